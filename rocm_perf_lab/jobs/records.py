@@ -10,6 +10,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.optimize.guards import warnings_of
+from rocm_perf_lab.statistics.power import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
+
+
+@dataclass(frozen=True)
+class RunSeeds:
+    """Secret seeds of a run: of the trials, and of the sample of workgroups for emulated times; set both to repeat the run."""
+
+    trials: int | None = None
+    samples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,7 @@ def verdict_tags(verdict: Verdict) -> dict[str, str]:
         "verdict.stage": verdict.stage,
         "verdict.reason": verdict.reason,
         "indistinguishable": str(verdict.is_indistinguishable).lower(),
+        "accepted_by_counters": str(verdict.accepted and verdict.by_counters).lower(),
         "rolled_back": str(not verdict.accepted and verdict.runtime_ns is not None).lower(),
         "proposal": verdict.proposal.id,
         "parent_proposal": verdict.proposal.parent_id or "",
@@ -151,15 +162,20 @@ def optimize_document(
     *,
     rebuild: RebuildCheck | None,
     isolation: str,
+    seeds: RunSeeds | None = None,
     errors: TimingErrors | None = None,
 ) -> dict[str, Any]:
     """Return the content of optimize.json; `errors` are the error bands of emulated times."""
     return {
-        "schema_version": "1.2",
+        "schema_version": "1.3",
         "time_kind": time_kind,
         "error_bands": errors.model_dump(mode="json") if errors is not None else None,
         "speedup": result.speedup,
+        "indistinguishable": result.by_counters,
         "comparison": _comparison_row(result.comparison),
+        "final": {"confirmed": result.is_confirmed, "reason": result.final_reason, "by_counters": result.by_counters},
+        "power": power_row(result),
+        "seeds": asdict(seeds) if seeds is not None else None,
         "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},
         "best": {
             "proposal": result.best.id,
@@ -182,7 +198,8 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "accepted": verdict.accepted,
         "stage": verdict.stage,
         "reason": verdict.reason,
-        "guards": [{"name": g.name, "passed": g.passed, "detail": g.detail} for g in verdict.guards],
+        "guards": [{"name": g.name, "passed": g.passed, "detail": g.detail, "severity": g.severity} for g in verdict.guards],
+        "warnings": list(warnings_of(verdict.guards)),
         "vgpr": verdict.kernel.vgpr_count if verdict.kernel else None,
         "sgpr": verdict.kernel.sgpr_count if verdict.kernel else None,
         "waves_per_simd": verdict.occupancy_waves,
@@ -191,9 +208,19 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "correct": verdict.verification.passed if verdict.verification else None,
         "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
         "improvement": verdict.improvement,
+        "by_counters": verdict.by_counters,
+        "exact_counters": dict(verdict.counts.counters) if verdict.counts else None,
         "comparison": _comparison_row(verdict.comparison),
         "followed": verdict.followed,
     }
+
+
+def power_row(result: LoopResult) -> Mapping[str, Any] | None:
+    """Return the gain that every comparison of a run finds with 80 % power, and its pairs; None without measured times."""
+    weakest = result.weakest_comparison
+    if weakest is None:
+        return None
+    return {"power": POWER, "smallest_gain": weakest.smallest_gain, "pairs": weakest.planned_pairs}
 
 
 def _comparison_row(comparison: PairedComparison | None) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.counter_rule import ExactCounts
     from rocm_perf_lab.optimize.inspection import Inspection
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.optimize.ranking import KernelShare
@@ -35,19 +36,22 @@ class Evaluation:
         verification: Comparison of the outputs.
         runtime_ns: Runtime of the kernel in ns, measured or emulated depending on the device.
         share: Share of the kernel in the total time, with its headroom.
+        counts: Exact counters of the launch, if the device has them.
     """
 
     verification: VerificationResult
     runtime_ns: float
     share: KernelShare | None = None
+    counts: ExactCounts | None = None
 
 
 @dataclass(frozen=True)
 class MeasuredSource:
-    """A source and its runtime in ns, measured without interleaving."""
+    """A source and its runtime in ns, measured without interleaving, and its exact counters if known."""
 
     proposal: Proposal
     runtime_ns: float
+    counts: ExactCounts | None = None
 
 
 class Bench(Protocol):

@@ -48,6 +48,8 @@ class LlmConfig(StrictModel):
 class IsolationConfig(StrictModel):
     """Limits of the processes that compile and run proposals."""
 
+    required: bool = True
+    """Stop if this machine cannot keep them from network, other files and other processes."""
     compile_timeout_s: float = Field(default=60, gt=0)
     run_timeout_s: float = Field(default=600, gt=0)
     memory_mb: PositiveInt = 8192
@@ -68,13 +70,20 @@ class OptimizerConfig(StrictModel):
     beam_slack: float = Field(0.05, ge=0)
     """Fraction by which a parent may be slower than the best source."""
     min_improvement: float = Field(0.02, ge=0, lt=1)
+    """Least estimate of the gain of an accepted rewrite, which must be significantly faster too."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
-    first_pairs: PositiveInt = 8
-    most_pairs: PositiveInt = 32
+    """Probability that a run accepts no rewrite that is not faster, over all comparisons."""
+    first_pairs: PositiveInt = 16
+    most_pairs: PositiveInt = 256
+    """Maximum number of pairs of a comparison; fewer are planned if the noise permits."""
+    decide_by_counters: bool = False
+    """Exact counters decide between indistinguishable emulated times."""
     max_iterations: PositiveInt = 10
     max_proposals: PositiveInt = 40
     transforms: tuple[Component, ...] = ()
     guards: tuple[Component, ...] = ()
+    inline_assembly: Literal["refused", "allowed"] = "refused"
+    """`allowed` lets a rewrite add inline assembly whose outputs and clobbers name everything that it writes."""
     gate: Literal["emulator", "none"] = "emulator"
     """Device that runs every rewrite first with all checks, whatever the measuring device is."""
     verification: TrialPolicy = TrialPolicy()

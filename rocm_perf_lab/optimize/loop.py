@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.bench import GateError, MeasuredSource
+from rocm_perf_lab.optimize.decision import Decision, decide, reason_of_winner
+from rocm_perf_lab.optimize.guards import check_before_compilation, rejections_of
 from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.search import GreedySearch
-from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.source_tree import SourceUnit, parse_source
+from rocm_perf_lab.statistics.error_control import AlphaBudget
 from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 from rocm_perf_lab.toolchain.build import CompileError
 
@@ -50,6 +53,10 @@ class LoopObserver(Protocol):
         """Called with a proposal that ran and was not accepted."""
         ...
 
+    def withdrawn(self, verdict: Verdict) -> None:
+        """Called at the end with each accepted proposal, if the final comparison did not confirm the best one."""
+        ...
+
 
 class VerdictStore(Protocol):
     """Storage of verdicts across processes."""
@@ -76,27 +83,44 @@ class NullVerdictStore:
 
 @dataclass(frozen=True)
 class LoopPolicy:
-    """Acceptance and stopping rules. `min_improvement` is relative to the best runtime so far."""
+    """Acceptance and stopping rules. `min_improvement` is relative to the best runtime so far.
+
+    `1 - confidence` is the probability that the run accepts a rewrite that is not faster, at any time. The final comparison has
+    the part `final_share` of it, all others together the rest.
+    """
 
     min_improvement: float
     max_iterations: int
     max_proposals: int
     confidence: float = 0.95
-    first_pairs: int = 8
-    most_pairs: int = 32
+    first_pairs: int = 16
+    most_pairs: int = 256
+    final_share: float = 0.2
+    use_counters: bool = False
+    """Whether exact counters decide between indistinguishable emulated times."""
+
+    def acceptance(self, level: float) -> AcceptanceRule:
+        """Return the rule for accepting a rewrite; `level` is the significance level of its comparison."""
+        return AcceptanceRule(self.min_improvement, self.confidence, level, self.first_pairs, self.most_pairs)
 
     @property
-    def acceptance(self) -> AcceptanceRule:
-        """Rule for accepting a rewrite."""
-        return AcceptanceRule(self.min_improvement, self.confidence, self.first_pairs, self.most_pairs)
+    def search_alpha(self) -> float:
+        """Error probability of all comparisons but the final one."""
+        return (1 - self.confidence) * (1 - self.final_share)
+
+    @property
+    def final_alpha(self) -> float:
+        """Error probability of the final comparison."""
+        return (1 - self.confidence) * self.final_share
 
 
 @dataclass(frozen=True)
 class LoopResult:
     """Result of the loop.
 
-    `verdicts` are in evaluation order. `comparison` compares the baseline with the best source, measured at the end; it is None
-    if no proposal was accepted.
+    `verdicts` are in evaluation order. `comparison` compares the baseline with the last accepted source, measured again at the
+    end; it is None if no proposal was accepted. `best` is that source if the comparison confirmed it, else the baseline.
+    `final_reason` is the reason of this decision.
     """
 
     baseline: Proposal
@@ -106,11 +130,28 @@ class LoopResult:
     verdicts: tuple[Verdict, ...]
     stop_reason: str
     comparison: PairedComparison | None = None
+    final_reason: str = ""
+    by_counters: bool = False
+    """Whether exact counters confirmed the best source; its emulated time is indistinguishable from the baseline's."""
+
+    @property
+    def is_confirmed(self) -> bool | None:
+        """Whether the final comparison confirmed the best source; None if there was none."""
+        return None if self.comparison is None else self.best.id != self.baseline.id
 
     @property
     def speedup(self) -> float:
-        """Baseline runtime divided by best runtime."""
+        """Baseline runtime divided by best runtime; 1 if the baseline is the best source, or only exact counters differ."""
+        if self.best.id == self.baseline.id or self.by_counters:
+            return 1.0
         return self.comparison.speedup if self.comparison is not None else self.baseline_runtime_ns / self.best_runtime_ns
+
+    @property
+    def weakest_comparison(self) -> PairedComparison | None:
+        """Comparison of measured times with the largest gain that it could miss; None without measured times."""
+        verdicts = [verdict.comparison for verdict in self.verdicts]
+        found = [c for c in (*verdicts, self.comparison) if c is not None and c.smallest_gain is not None]
+        return max(found, key=lambda c: c.smallest_gain or 0.0, default=None)
 
 
 @dataclass
@@ -118,6 +159,7 @@ class _Progress:
     """State of the loop."""
 
     best: MeasuredSource
+    alpha: AlphaBudget
     verdicts: list[Verdict] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     """Name of each proposal in reasons, by id."""
@@ -165,13 +207,45 @@ class ClosedLoop:
 
     def run(self, baseline: Proposal, built: BuiltCandidate, evaluation: Evaluation) -> LoopResult:
         """Run the loop from a baseline that is built and evaluated."""
-        start = MeasuredSource(baseline, evaluation.runtime_ns)
-        progress = _Progress(start, sources={baseline.id: "the baseline"}, code={built.code_sha256: "the baseline"})
-        reference = self._candidate(baseline, built)
-        stop = self._rounds(progress, [baseline], reference)
+        start = MeasuredSource(baseline, evaluation.runtime_ns, evaluation.counts)
+        progress = _Progress(
+            start,
+            AlphaBudget(self._policy.search_alpha),
+            sources={baseline.id: "the baseline"},
+            code={built.code_sha256: "the baseline"},
+        )
+        stop = self._rounds(progress, [baseline], self._candidate(baseline, built))
         best = progress.best
-        comparison = self._bench.compare(start, best, self._policy.acceptance) if best is not start else None
-        return LoopResult(baseline, start.runtime_ns, best.proposal, best.runtime_ns, tuple(progress.verdicts), stop, comparison)
+        if best is start:
+            return LoopResult(baseline, start.runtime_ns, baseline, start.runtime_ns, tuple(progress.verdicts), stop)
+        comparison, decision = self._compare(start, best, self._policy.acceptance(self._policy.final_alpha))
+        if not decision.accepted:
+            best = start
+            progress.verdicts = [self._withdraw(verdict, decision.reason) for verdict in progress.verdicts]
+        return LoopResult(
+            baseline,
+            start.runtime_ns,
+            best.proposal,
+            best.runtime_ns,
+            tuple(progress.verdicts),
+            stop,
+            comparison,
+            decision.reason if decision.accepted else f"not confirmed by the final comparison: {decision.reason}",
+            decision.by_counters,
+        )
+
+    def _compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> tuple[PairedComparison, Decision]:
+        comparison = self._bench.compare(old, new, acceptance)
+        return comparison, decide(comparison, acceptance, old, new, use_counters=self._policy.use_counters)
+
+    def _withdraw(self, verdict: Verdict, reason: str) -> Verdict:
+        """Return an accepted verdict as rolled back, because the final comparison did not confirm the best source."""
+        if not verdict.accepted:
+            return verdict
+        text = f"{verdict.reason}; rolled back, because the final comparison with the baseline did not confirm the best source: "
+        withdrawn = replace(verdict, accepted=False, reason=f"{text}{reason}")
+        self._observer.withdrawn(withdrawn)
+        return withdrawn
 
     def _rounds(self, progress: _Progress, parents: list[Proposal], reference: CandidateSource) -> str:
         """Run rounds and return the reason to stop."""
@@ -203,7 +277,7 @@ class ClosedLoop:
         verdicts = progress.verdicts[first:]
         winner = max((v for v in verdicts if v.accepted), key=lambda v: v.improvement or 0.0, default=None)
         if winner is not None and winner.runtime_ns is not None:
-            progress.best = MeasuredSource(winner.proposal, winner.runtime_ns)
+            progress.best = MeasuredSource(winner.proposal, winner.runtime_ns, winner.counts)
         followed = self._search.follow(verdicts, winner, progress.best.runtime_ns)
         names = {verdict.proposal.id for verdict in followed}
         progress.verdicts[first:] = [self._settle(v, winner, followed=v.proposal.id in names) for v in verdicts]
@@ -215,7 +289,9 @@ class ClosedLoop:
             self._observer.accepted(verdict)
             return verdict
         if verdict.accepted and winner is not None:
-            verdict = replace(verdict, accepted=False, reason=_reason_of_winner(winner, verdict))
+            times = winner.runtime_ns or 0.0, verdict.runtime_ns or 0.0
+            reason = reason_of_winner(winner.comparison, winner.proposal.id, times_ns=times)
+            verdict = replace(verdict, accepted=False, reason=reason)
         if verdict.runtime_ns is not None:
             verdict = replace(verdict, followed=followed)
         if verdict.stage in ("verification", "measurement"):
@@ -261,12 +337,18 @@ class ClosedLoop:
                 verdict = self._evaluate(proposal, progress, reference)
             self._store.remember(verdict)
         progress.sources.setdefault(proposal.id, f"proposal {proposal.id}")
+        if verdict.comparison is not None and verdict.comparison.level is not None and not verdict.accepted:
+            progress.alpha.spend(verdict.comparison.level)
         if verdict.code_sha256 is not None:
             progress.code.setdefault(verdict.code_sha256, f"proposal {proposal.id}")
         self._observer.evaluated(verdict)
         return verdict
 
     def _evaluate(self, proposal: Proposal, progress: _Progress, reference: CandidateSource) -> Verdict:
+        checked = check_before_compilation(self._guards, reference.source, SourceUnit(proposal.text.encode(), self._entry))
+        refused = rejections_of(checked)
+        if refused is not None:
+            return Verdict(proposal, False, "guard", refused, guards=checked)
         try:
             built = self._bench.build(proposal)
             candidate = self._candidate(proposal, built)
@@ -283,35 +365,42 @@ class ClosedLoop:
             occupancy_waves=built.occupancy_waves,
             compile_cached=built.cached,
         )
-        broken = [g for g in guards if not g.passed]
-        if broken:
-            return replace(verdict, reason="; ".join(f"{g.name}: {g.detail}" for g in broken))
+        refused = rejections_of(guards)
+        if refused is not None:
+            return replace(verdict, reason=refused)
         verdict = replace(verdict, code_sha256=built.code_sha256)
         twin = progress.code.get(built.code_sha256)
         if twin is not None:
             return replace(verdict, stage="duplicate", reason=f"same machine code as {twin}")
-        return self._measure(proposal, built, verdict, progress.best)
+        return self._measure(proposal, built, verdict, progress)
 
-    def _measure(self, proposal: Proposal, built: BuiltCandidate, verdict: Verdict, best: MeasuredSource) -> Verdict:
+    def _measure(self, proposal: Proposal, built: BuiltCandidate, verdict: Verdict, progress: _Progress) -> Verdict:
         try:
             evaluation = self._bench.evaluate(proposal, built)
             verdict = replace(verdict, verification=evaluation.verification)
             if not evaluation.verification.passed:
                 return replace(verdict, stage="verification", reason=str(evaluation.verification))
-            acceptance = self._policy.acceptance
-            comparison = self._bench.compare(best, MeasuredSource(proposal, evaluation.runtime_ns), acceptance)
+            acceptance = self._policy.acceptance(self._level(progress))
+            new = MeasuredSource(proposal, evaluation.runtime_ns, evaluation.counts)
+            comparison, decision = self._compare(progress.best, new, acceptance)
         except LabError as error:
             return replace(verdict, stage=_stage_of(error), reason=str(error))
         return replace(
             verdict,
-            accepted=acceptance.accepts(comparison),
+            accepted=decision.accepted,
             stage="measurement",
-            reason=measured_reason(comparison, acceptance),
+            reason=decision.reason,
             runtime_ns=evaluation.runtime_ns,
             improvement=comparison.improvement,
             comparison=comparison,
             share=evaluation.share,
+            counts=evaluation.counts,
+            by_counters=decision.by_counters,
         )
+
+    def _level(self, progress: _Progress) -> float:
+        """Return the level of the next comparison: an equal part of the rest for each proposal that may follow."""
+        return progress.alpha.level(self._policy.max_proposals - len(progress.verdicts))
 
     def _candidate(self, proposal: Proposal, built: BuiltCandidate) -> CandidateSource:
         return CandidateSource(
@@ -330,37 +419,3 @@ def _repeated(offer: Offer, known: str) -> Verdict:
     if isinstance(offer, UnusableAnswer):
         return Verdict(offer.proposal, False, "answer", offer.reason)
     return Verdict(offer, False, "duplicate", f"same source as {known}")
-
-
-def _reason_of_winner(winner: Verdict, other: Verdict) -> str:
-    """Return why another accepted proposal of a round is preferred."""
-    band = winner.comparison.band if winner.comparison is not None else None
-    if band is not None and (other.runtime_ns or 0.0) <= band * (winner.runtime_ns or 0.0):
-        return f"indistinguishable on the emulator from proposal {winner.proposal.id}, whose emulated time is not longer"
-    return f"proposal {winner.proposal.id} is faster"
-
-
-def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) -> str:
-    """Return why a measured rewrite was accepted or not, with the confidence interval if there is one."""
-    gain, bar = comparison.improvement, acceptance.min_improvement
-    spread = "" if comparison.is_exact else f" ({_interval(comparison)})"
-    if acceptance.accepts(comparison):
-        return f"{gain:.1%} less time{spread}"
-    if comparison.is_indistinguishable:
-        change = f"{gain:.1%} less" if gain > 0 else f"{-gain:.1%} more" if gain < 0 else "the same"
-        return f"indistinguishable on the emulator: {change} time{spread}"
-    if comparison.band is not None and gain > 0 and gain >= bar:
-        return f"{gain:.1%} less time, but only {comparison.least:.1%} beyond the error band, {bar:.1%} required{spread}"
-    if gain > 0 and gain >= bar:
-        return f"{gain:.1%} less time, but not significant{spread}"
-    if gain > 0:
-        shown = f"{gain:.1%}" if f"{gain:.1%}" != f"{bar:.1%}" else f"{gain:.3%}"
-        return f"only {shown} less time, {bar:.1%} required{spread}"
-    return f"{-gain:.1%} more time{spread}" if gain < 0 else f"the same time{spread}"
-
-
-def _interval(comparison: PairedComparison) -> str:
-    low, high = comparison.speedup_interval
-    if comparison.band is not None:
-        return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, error band of the emulator"
-    return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, {comparison.pairs} pairs"

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from rocm_perf_lab.optimize.counter_rule import ExactCounts  # noqa: TC001
 from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
 from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
 
@@ -66,6 +67,8 @@ class Verdict:
         code_sha256: Hash of the machine code.
         followed: Whether it became a parent; with beam search, proposals that are not accepted can be.
         log: Output of the compiler, if compilation failed.
+        counts: Exact counters of the launch, if the device has them.
+        by_counters: Whether exact counters decided, since emulated times were indistinguishable.
     """
 
     proposal: Proposal
@@ -84,6 +87,8 @@ class Verdict:
     code_sha256: str | None = None
     followed: bool = False
     log: str = ""
+    counts: ExactCounts | None = None
+    by_counters: bool = False
 
     @property
     def is_indistinguishable(self) -> bool:

@@ -28,7 +28,7 @@ class ResumeError(LabError):
 
 
 class JournalHeader(BaseModel):
-    """First line of a journal: baseline and tracking run."""
+    """First line of a journal: baseline, tracking run, and secret seeds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,6 +36,8 @@ class JournalHeader(BaseModel):
     baseline: str
     runtime_ns: float
     tracking_run: str | None = None
+    trial_seed: int | None = None
+    sample_seed: int | None = None
 
 
 class Journal:
@@ -51,7 +53,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._verdicts: dict[str, Verdict] = {}
-        self._tracked: set[str] = set()
+        self._tracked: dict[str, str | None] = {}
         self.header: JournalHeader | None = None
         if path.exists():
             self._read()
@@ -91,10 +93,14 @@ class Journal:
         """Return whether a proposal is tracked."""
         return proposal.id in self._tracked
 
-    def tracked(self, proposal: Proposal) -> None:
-        """Record that a proposal is tracked."""
-        self._append({"tracked": proposal.id})
-        self._tracked.add(proposal.id)
+    def tracked(self, proposal: Proposal, run_id: str | None = None) -> None:
+        """Record that a proposal is tracked, in the child run `run_id`."""
+        self._append({"tracked": proposal.id, "run": run_id})
+        self._tracked[proposal.id] = run_id
+
+    def child_run(self, proposal: Proposal) -> str | None:
+        """Return the id of the child run of a tracked proposal."""
+        return self._tracked.get(proposal.id)
 
     def _append(self, row: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +129,7 @@ class Journal:
             if self.header.format != _FORMAT:
                 raise ValueError(self.header.format)
         elif "tracked" in row:
-            self._tracked.add(row["tracked"])
+            self._tracked[row["tracked"]] = row.get("run")
         else:
             verdict = _VERDICT.validate_python(row["verdict"])
             self._verdicts[verdict.proposal.id] = verdict

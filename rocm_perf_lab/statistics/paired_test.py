@@ -3,8 +3,12 @@
 The two times of a pair are measured right after one another, so clock, temperature and other load affect both alike, and only
 their ratio counts. The speed-up is the Hodges-Lehmann estimate of the log ratios; its bounds come from inverting Wilcoxon's
 signed-rank test (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3.1 to 3.3). No distribution is assumed, and
-outliers have little influence. The test is sequential: it stops as soon as the answer is known, and divides the error rate among
-its looks. `scipy.stats.wilcoxon` returns p-values without estimate or bounds, so the null distribution is computed here.
+outliers have little influence. The test is sequential: it stops as soon as the answer is known, and divides its level among its
+looks. `scipy.stats.wilcoxon` returns p-values without estimate or bounds, so the null distribution is computed here.
+
+A rewrite is accepted if it is faster at the level of the test, and the estimated improvement is at least `min_improvement`. To
+require that the lower bound reaches `min_improvement` instead would need nine times the pairs to find 3 % if 2 % is required,
+because only the difference of 1 % could be tested. The number of pairs is planned from the noise of the pairs measured so far.
 
 Emulated times repeat exactly, so one pair suffices. Their uncertainty is the error of the timing model: the bounds come from the
 error band of a ratio (:mod:`.error_bands`).
@@ -13,13 +17,13 @@ error band of a ratio (:mod:`.error_bands`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.statistics.error_control import level_per_look
+from rocm_perf_lab.statistics.power import cautious, noise_about_median, noise_about_zero, pairs_needed, smallest_gain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +35,11 @@ if TYPE_CHECKING:
 Pair = tuple[float, float]
 """Time of the old source and of the new one, in ns, measured right after one another."""
 _MOST_LOOKS = 20
+_PLANNED_GAIN = 1.5
+"""Gain for which pairs are planned, relative to `min_improvement`: estimates of a gain that is just sufficient miss it half of
+the time, whatever the number of pairs."""
+_FUTILITY = 0.05
+"""Level at which a look concludes that the improvement is too small. It costs power, and no false acceptance."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class PairedComparison:
     """Time saved by the new source, relative to the old time: 0.25 means a quarter less.
 
     The true improvement is above `least` with `confidence`, and below `most` with the same. `pairs` counts the measurements.
+    For measured times, `confidence` is that of all bounds of a run together.
     """
 
     improvement: float
@@ -48,6 +58,12 @@ class PairedComparison:
     method: str
     band: float | None = None
     """Factor of the error band of emulated times; None for measured ones."""
+    level: float | None = None
+    """Significance level of this comparison, of those of the run together."""
+    planned_pairs: int | None = None
+    """Number of pairs after which the comparison would have ended at the latest."""
+    smallest_gain: float | None = None
+    """Gain that is found with 80 % power with the planned pairs and the noise of these."""
 
     @property
     def is_indistinguishable(self) -> bool:
@@ -72,31 +88,46 @@ class PairedComparison:
 
 @dataclass(frozen=True)
 class AcceptanceRule:
-    """Condition for accepting a rewrite as faster.
+    """Condition for accepting a rewrite as faster: significantly faster, and by an estimate of at least `min_improvement`.
 
     Args:
-        min_improvement: Least value of the lower bound of the improvement, relative to the old time.
-        confidence: Of the whole sequential test: at most 1 - confidence of rewrites without that improvement are accepted.
+        min_improvement: Least estimate of the improvement, relative to the old time.
+        confidence: Probability that a run of several comparisons accepts no rewrite that is not faster.
+        level: Probability that this comparison does; None for a run with one comparison, 1 - confidence.
         first_pairs: Number of pairs at the first look; each further look doubles it.
-        most_pairs: Number of pairs at the last look.
+        most_pairs: Maximum number of pairs.
     """
 
     min_improvement: float
     confidence: float = 0.95
-    first_pairs: int = 8
-    most_pairs: int = 32
+    level: float | None = None
+    first_pairs: int = 16
+    most_pairs: int = 256
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of pairs after which the test is evaluated."""
+        """Numbers of pairs after which the test can be evaluated."""
         looks = [min(self.first_pairs, self.most_pairs)]
         while looks[-1] < self.most_pairs and len(looks) < _MOST_LOOKS:
             looks.append(min(2 * looks[-1], self.most_pairs))
         return tuple(looks)
 
+    @property
+    def own_level(self) -> float:
+        """Significance level of this comparison."""
+        return 1 - self.confidence if self.level is None else self.level
+
+    def last_look(self, noise: float) -> int:
+        """Return the look at which a test ends at the latest; `noise` is the standard deviation of the log ratio of a pair."""
+        gain = _PLANNED_GAIN * self.min_improvement
+        if not 0 < gain < 1:
+            return self.looks[-1]
+        needed = pairs_needed(noise, gain, self.own_level / 2)
+        return next((look for look in self.looks if look >= needed), self.looks[-1])
+
     def accepts(self, comparison: PairedComparison) -> bool:
-        """Return whether the improvement is certain; an improvement of zero never is."""
-        return comparison.least > 0 and comparison.least >= self.min_improvement
+        """Return whether a rewrite is certainly faster, and its estimated improvement sufficient; zero never is."""
+        return comparison.least > 0 and comparison.improvement >= self.min_improvement
 
     def refuses(self, comparison: PairedComparison) -> bool:
         """Return whether it is certain that the improvement is too small."""
@@ -124,23 +155,43 @@ def compare_emulated(old_ns: float, new_ns: float, band: RatioBand) -> PairedCom
 
 
 def compare_sequentially(measure: Callable[[int], Sequence[Pair]], rule: AcceptanceRule) -> PairedComparison:
-    """Measure pairs until the rule accepts or refuses, or until the largest number of pairs is reached.
+    """Measure pairs until the rule accepts, an improvement is improbable, or the planned number of pairs is reached.
+
+    A look before the last one may use a part of the level in proportion to its pairs; the last one uses the rest. The plan is
+    made again at each look. It depends on magnitudes of the log ratios only, and so does not change the error rate.
 
     Args:
-        measure: Returns that many more pairs; it alternates which source runs first.
+        measure: Returns that many more pairs, each in a random order (see :mod:`.interleaving`).
         rule: Condition and numbers of pairs.
 
     Raises:
         LabError: A time is not positive.
     """
     pairs: list[Pair] = []
-    level = level_per_look(rule.confidence, len(rule.looks))
+    unspent = rule.own_level
     for look in rule.looks:
         pairs.extend(measure(look - len(pairs)))
+        ratios = log_ratios(pairs)
+        last = max(look, rule.last_look(cautious(noise_about_zero(ratios), look)))
+        level = unspent if look == last else min(unspent, rule.own_level * look / (2 * last))
+        unspent -= level
         comparison = compare_pairs(pairs, level, rule.confidence)
-        if rule.accepts(comparison) or rule.refuses(comparison):
+        if look == last or rule.accepts(comparison) or rule.refuses(compare_pairs(pairs, _FUTILITY, rule.confidence)):
             break
-    return comparison
+    found = smallest_gain(noise_about_median(ratios), last, rule.own_level / 2, rule.min_improvement)
+    return replace(comparison, level=rule.own_level, planned_pairs=last, smallest_gain=found)
+
+
+def log_ratios(pairs: Sequence[Pair]) -> NDArray[np.float64]:
+    """Return the logarithm of old over new time of each pair, (n_pairs).
+
+    Raises:
+        LabError: There is no pair, or a time is not positive.
+    """
+    times = np.asarray(pairs, dtype=np.float64)
+    if times.size == 0 or not (np.isfinite(times).all() and (times > 0).all()):
+        raise LabError("times that cannot be compared: each must be a positive number", where=f"{len(pairs)} pairs")
+    return np.asarray(np.log(times[:, 0]) - np.log(times[:, 1]))
 
 
 def compare_pairs(pairs: Sequence[Pair], level: float, confidence: float) -> PairedComparison:
@@ -149,11 +200,7 @@ def compare_pairs(pairs: Sequence[Pair], level: float, confidence: float) -> Pai
     Raises:
         LabError: There is no pair, or a time is not positive.
     """
-    times = np.asarray(pairs, dtype=np.float64)
-    if times.size == 0 or not (np.isfinite(times).all() and (times > 0).all()):
-        raise LabError("times that cannot be compared: each must be a positive number", where=f"{len(pairs)} pairs")
-    ratios = np.log(times[:, 0]) - np.log(times[:, 1])
-    averages = walsh_averages(ratios)
+    averages = walsh_averages(log_ratios(pairs))
     rank = critical_rank(len(pairs), level)
     return PairedComparison(
         improvement=-math.expm1(-float(np.median(averages))),

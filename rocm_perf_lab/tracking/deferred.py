@@ -62,6 +62,10 @@ class DeferredTracker(SelfClosingTracker):
         """Raise NotImplementedError: a deferred run has no children."""
         raise NotImplementedError(f"{name}: a deferred run has no children")
 
+    def known_child(self, run_id: str) -> RunTracker:
+        """Raise an error: a deferred run has no children."""
+        raise NotImplementedError("deferred runs have no children")
+
     def end_children(self, status: str) -> None:
         """Do nothing: a deferred run has no children."""
 

@@ -62,6 +62,13 @@ class FailsafeTracker(SelfClosingTracker):
                 return FailsafeTracker(self._run.child(name, tags), self._store)
         return NullTracker(name)
 
+    def known_child(self, run_id: str) -> RunTracker:
+        """Return a child run that has ended."""
+        if not self._store.failed:
+            with self._store.attempt():
+                return FailsafeTracker(self._run.known_child(run_id), self._store)
+        return NullTracker(run_id)
+
     def end_children(self, status: str) -> None:
         """End the running children."""
         self._try(lambda: self._run.end_children(status))

@@ -34,6 +34,10 @@ class RunTracker(Protocol):
         """Start a child run."""
         ...
 
+    def known_child(self, run_id: str) -> RunTracker:
+        """Return a child run that has ended, to correct its tags and metrics."""
+        ...
+
     def end_children(self, status: str) -> None:
         """End the running children whose jobs were killed."""
         ...
@@ -97,6 +101,10 @@ class NullTracker(SelfClosingTracker):
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> NullTracker:
         """Return another tracker that stores nothing."""
         return NullTracker(name)
+
+    def known_child(self, run_id: str) -> NullTracker:
+        """Return another tracker that stores nothing."""
+        return NullTracker(run_id)
 
     def end_children(self, status: str) -> None:
         """Do nothing."""

@@ -61,6 +61,10 @@ class MlflowTracker(SelfClosingTracker):
         self._open_children.append(child)
         return child
 
+    def known_child(self, run_id: str) -> MlflowTracker:
+        """Return a child run that has ended, to correct its tags and metrics."""
+        return MlflowTracker(self._client, str(self.uri), self._experiment_id, run_id)
+
     def end_children(self, status: str) -> None:
         """End all running children, including those opened by other processes."""
         below = f"tags.`mlflow.parentRunId` = '{self._id}' and attributes.status = 'RUNNING'"

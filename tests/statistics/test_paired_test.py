@@ -115,25 +115,55 @@ def test_a_clear_answer_is_found_at_the_first_look(ratio: float) -> None:
 
     compare_sequentially(machine.measure, AcceptanceRule(0.02))
 
-    assert machine.pairs == 8
+    assert machine.pairs == 16
 
 
-def test_a_close_answer_takes_all_pairs() -> None:
-    machine = DriftingGpu(0.98, seed=3)
+def test_a_gain_that_is_just_insufficient_takes_all_planned_pairs() -> None:
+    machine = DriftingGpu(0.982, seed=1)
 
-    comparison = compare_sequentially(machine.measure, AcceptanceRule(0.02))
+    comparison = compare_sequentially(machine.measure, AcceptanceRule(0.02, most_pairs=64))
 
-    assert machine.pairs == comparison.pairs == 32
-    assert comparison.least < 0.02 < comparison.most
+    assert machine.pairs == comparison.pairs == comparison.planned_pairs
+    assert 0 < comparison.least < comparison.improvement < 0.02 < comparison.most
 
 
 @pytest.mark.parametrize("bar", [0.0, 0.02])
-def test_a_rewrite_without_the_required_gain_is_accepted_in_at_most_5_percent(bar: float) -> None:
-    acceptance = AcceptanceRule(bar)
+def test_a_rewrite_that_is_not_faster_is_accepted_in_at_most_5_percent(bar: float) -> None:
+    acceptance = AcceptanceRule(bar, most_pairs=64)
 
-    wrong = sum(acceptance.accepts(compare_sequentially(DriftingGpu(1 - bar, seed).measure, acceptance)) for seed in range(600))
+    wrong = sum(acceptance.accepts(compare_sequentially(DriftingGpu(1.0, seed).measure, acceptance)) for seed in range(600))
 
-    assert 0 < wrong <= 41  # 30 are allowed on average; 41 is two standard deviations more
+    assert (0 if bar else 1) <= wrong <= 41  # 30 are allowed on average; 41 is two standard deviations more
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.03, 0.3])
+def test_pairs_are_planned_from_the_noise(noise: float) -> None:
+    acceptance = AcceptanceRule(0.02, level=0.001)
+
+    comparison = compare_sequentially(DriftingGpu(1.0, seed=6, noise=noise).measure, acceptance)
+
+    # Noise of 3 % per time is 4.2 % per pair: 49 pairs for a gain of 3 % at level 0.0005 with power 0.95, more with its error.
+    assert comparison.planned_pairs in {0.001: (16,), 0.03: (64, 128), 0.3: (256,)}[noise]
+
+
+def test_the_smallest_gain_is_stated() -> None:
+    comparison = compare_sequentially(DriftingGpu(1.0, seed=5, noise=0.03).measure, AcceptanceRule(0.02, level=0.001))
+
+    # 4.2 % / sqrt(0.955 * 64) = 0.54 %; times 3.29 + 0.84, at level 0.0005 with power 0.8
+    assert comparison.smallest_gain == pytest.approx(0.0223, rel=0.2)
+
+
+def test_the_level_is_an_argument_of_the_rule() -> None:
+    pairs = [(1000.0 + n, 990.0 - n % 5) for n in range(16)]
+
+    def measure(count: int) -> list[tuple[float, float]]:
+        return pairs[:count]
+
+    strict = compare_sequentially(measure, AcceptanceRule(0.0, level=1e-6, most_pairs=16))
+    loose = compare_sequentially(measure, AcceptanceRule(0.0, level=0.01, most_pairs=16))
+
+    assert strict.least == -math.inf  # 2 ** -16 = 1.5e-5 is the smallest p-value
+    assert loose.least > 0
 
 
 def test_a_gain_of_a_tenth_is_found_in_two_per_cent_of_noise() -> None:

@@ -11,7 +11,9 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.profile.job import require_clean
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
+from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS, ExactCounts
 from rocm_perf_lab.optimize.ranking import KernelShare
+from rocm_perf_lab.statistics.interleaving import InterleavedPairs
 from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.verify.isolation import run_isolated
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.statistics.error_bands import RatioBand
-    from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
+    from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison
     from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
     from rocm_perf_lab.verify.checker import CorrectnessChecker
 
@@ -127,23 +129,16 @@ class KernelBench:
         return replace(evaluation, verification=VerificationResult(checks)), profiled
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """Compare two sources by pairs of times in alternating order, or by one emulated time each."""
+        """Compare two sources by pairs of times in random order, or by one emulated time each."""
         if self._band is not None:
             return compare_emulated(old.runtime_ns, new.runtime_ns, self._band)
         directory = self.directory(new.proposal) / "comparison"
-        taken = 0
-
-        def measure(count: int) -> list[Pair]:
-            nonlocal taken
-            pairs = [self._pair(old.proposal, new.proposal, directory, taken + n) for n in range(count)]
-            taken += count
-            return pairs
-
-        return compare_sequentially(measure, acceptance)
-
-    def _pair(self, old: Proposal, new: Proposal, directory: Path, number: int) -> Pair:
-        times = {p.id: self._time_ns(p, directory) for p in ((old, new) if number % 2 == 0 else (new, old))}
-        return times[old.id], times[new.id]
+        pairs = InterleavedPairs(
+            lambda: self._time_ns(old.proposal, directory),
+            lambda: self._time_ns(new.proposal, directory),
+            f"{old.proposal.id} {new.proposal.id}",
+        )
+        return compare_sequentially(pairs, acceptance)
 
     def _time_ns(self, proposal: Proposal, directory: Path) -> float:
         if proposal.id not in self._compiled:  # evaluated before an interruption
@@ -168,7 +163,18 @@ def read_source(path: Path) -> str:
 def evaluation_of(profiled: ProfiledKernel, *, runtime_ns: float | None = None) -> Evaluation:
     """Return the evaluation of a profiled source. `runtime_ns` replaces the time after an interruption."""
     verification = profiled.verification if profiled.verification is not None else VerificationResult(())
-    return Evaluation(verification, runtime_ns if runtime_ns is not None else profiled.runtime_ns, share_of(profiled))
+    time = runtime_ns if runtime_ns is not None else profiled.runtime_ns
+    return Evaluation(verification, time, share_of(profiled), exact_counts(profiled))
+
+
+def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:
+    """Return the counters of an emulated launch that decide between sources; None for a measured one."""
+    if not profiled.profile.provenance.trace.emulated:
+        return None
+    counters = {name: value for row in profiled.profile.counter_passes for name, value in row.items()}
+    return ExactCounts(
+        {name: counters[name] for name in DECIDING_COUNTERS if name in counters}, profiled.compiled.occupancy.waves_per_simd
+    )
 
 
 def share_of(profiled: AnalyzedKernel) -> KernelShare:

@@ -42,6 +42,7 @@ class LoopReporter:
         self._profiled = profiled
         self._baseline = baseline
         self._journal = journal
+        self._children: dict[str, RunTracker] = {}
         self._parents = {baseline.id: baseline}
         self._numbers: dict[str, int] = {}
 
@@ -69,6 +70,15 @@ class LoopReporter:
         self._lab.console.print(f"[dim]rolled back {self._summary(verdict)}[/]")
         self._log(verdict)
 
+    def withdrawn(self, verdict: Verdict) -> None:
+        """Print an accepted proposal that the final comparison did not confirm, and correct its child run."""
+        self._lab.console.print(f"[yellow]rolled back[/] [dim]{self._summary(verdict)}[/]")
+        child, run_id = self._children.get(verdict.proposal.id), self._journal.child_run(verdict.proposal)
+        if child is None and run_id is not None:  # tracked before an interruption
+            child = self._tracker.known_child(run_id)
+        if child is not None:
+            child.set_tags(verdict_tags(verdict))
+
     def _summary(self, verdict: Verdict) -> str:
         number, proposal = self._numbers[verdict.proposal.id], verdict.proposal
         return escape(f"{number}: {proposal.description} ({verdict.reason})")
@@ -94,7 +104,8 @@ class LoopReporter:
                 child.log_text(self._parents[proposal.parent_id or self._baseline.id].diff(proposal, name), "proposal.diff")
             if verdict.log:
                 child.log_text(verdict.log, "compiler.log")
-        self._journal.tracked(proposal)
+            self._children[proposal.id] = child
+        self._journal.tracked(proposal, child.run_id)
 
 
 class ProposalProgress:

@@ -6,11 +6,14 @@ import json
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.records import expected_metrics, optimize_document
 from rocm_perf_lab.jobs.show import time_text, verdict_table
 from rocm_perf_lab.report.page import write_report
+from rocm_perf_lab.statistics.power import POWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,10 +22,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.jobs.records import RebuildCheck
+    from rocm_perf_lab.jobs.records import RebuildCheck, RunSeeds
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
+
+
+_FINAL = {None: "none", True: "confirmed", False: "not confirmed"}
 
 
 def write_results(
@@ -34,6 +40,7 @@ def write_results(
     isolation: str,
     word: str,
     errors: TimingErrors | None,
+    seeds: RunSeeds | None = None,
 ) -> None:
     """Write the best source, its patch, optimize.json and the HTML report; track and print them.
 
@@ -45,6 +52,7 @@ def write_results(
         isolation: Description of the sandbox.
         word: `measured` or `emulated`.
         errors: Error bands of emulated times; None for measured ones.
+        seeds: Secret seeds of the run; None if it has none.
 
     Raises:
         LabError: The stored source compiles to a different code object.
@@ -53,7 +61,7 @@ def write_results(
     write_text(best, result.best.text)
     rebuilt = rebuild(best)
     source = str(best.relative_to(lab.output_dir))
-    document = optimize_document(result, word, source, rebuild=rebuilt, isolation=isolation, errors=errors)
+    document = optimize_document(result, word, source, rebuild=rebuilt, isolation=isolation, errors=errors, seeds=seeds)
     for path in (*_written(lab, result, document, best.name), best):
         tracker.log_artifact(path, "best" if path.parent.name == "best" else None)
     tracker.log_metrics(_metrics(result, word, errors))
@@ -61,6 +69,8 @@ def write_results(
         {
             "stop_reason": result.stop_reason,
             "best_proposal": result.best.id,
+            "final_comparison": _FINAL[result.is_confirmed],
+            "indistinguishable": str(result.by_counters).lower(),
             "rebuild_identical": str(rebuilt.is_identical).lower(),
         }
     )
@@ -85,7 +95,7 @@ def _written(lab: Lab, result: LoopResult, document: Mapping[str, Any], name: st
 
 
 def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict[str, float]:
-    least, most = result.comparison.speedup_interval if result.comparison is not None else (1.0, 1.0)
+    least, most = result.comparison.speedup_interval if result.comparison is not None and result.is_confirmed else (1.0, 1.0)
     bounds = {f"{word}_speedup_least": least, f"{word}_speedup_most": most} if isfinite(least) and isfinite(most) else {}
     return {
         **(expected_metrics(result.best_runtime_ns, errors) if errors is not None else {}),
@@ -101,11 +111,22 @@ def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict
 def _show(console: Console, result: LoopResult, word: str, errors: TimingErrors | None) -> None:
     """Print all verdicts and the speed-up."""
     console.print(verdict_table(result.verdicts, word))
+    speedup = "indistinguishable" if result.by_counters else f"{result.speedup:.2f}x"
     console.print(
-        f"[bold]speed-up[/] {result.speedup:.2f}x ({word}){_expected(result)}: "
+        f"[bold]speed-up[/] {speedup} ({word}){_expected(result)}: "
         f"{time_text(result.baseline_runtime_ns, word)} to {time_text(result.best_runtime_ns, word, errors)}; "
         f"stopped: {result.stop_reason}"
     )
+    if result.is_confirmed is False:
+        console.print(f"[yellow]note[/]    the result is the baseline: {escape(result.final_reason)}", soft_wrap=True)
+    weakest = result.weakest_comparison
+    if weakest is not None and weakest.smallest_gain is not None:
+        console.print(
+            f"[bold]power[/]   gains above {weakest.smallest_gain:.1%} are found with {POWER:.0%} power "
+            f"at {weakest.planned_pairs} pairs; the run accepts a rewrite that is not faster with at most "
+            f"{1 - weakest.confidence:.0%} probability",
+            soft_wrap=True,
+        )
     tied = sum(verdict.is_indistinguishable for verdict in result.verdicts)
     if tied and errors is not None:
         console.print(
@@ -117,7 +138,7 @@ def _show(console: Console, result: LoopResult, word: str, errors: TimingErrors 
 
 def _expected(result: LoopResult) -> str:
     """Return the bounds of the speed-up and their origin."""
-    if result.comparison is None:
+    if result.comparison is None or not result.is_confirmed:
         return ""
     least, most = result.comparison.speedup_interval
     if result.comparison.band is None:

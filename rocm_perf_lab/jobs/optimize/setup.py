@@ -24,6 +24,7 @@ from rocm_perf_lab.optimize.resume import JOURNAL
 from rocm_perf_lab.optimize.search import BeamSearch, GreedySearch
 from rocm_perf_lab.optimize.transforms.base import select_transforms
 from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
+from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.config import OptimizerConfig
     from rocm_perf_lab.optimize.guards import Guard
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.tracking.run import RunTracker
+    from rocm_perf_lab.verify.trial_runs import TrialRunner
 
 _MIB = 1 << 20
 
@@ -84,7 +87,7 @@ class LoopComponents:
                 build(t, where=f"optimizer.transforms[{i}]", target=target, kernel=lab.config.kernel)
                 for i, t in enumerate(settings.transforms)
             ],
-            [build(g, where=f"optimizer.guards[{i}]", target=target) for i, g in enumerate(settings.guards)],
+            build_guards(lab.config),
             BeamSearch(settings.beam_width, settings.beam_slack) if settings.search == "beam" else GreedySearch(),
             Sandbox(limits_of(settings, settings.isolation.compile_timeout_s)),
             open_model(lab.config),
@@ -131,10 +134,28 @@ def confirm(lab: Lab, model: ChatModel | None) -> None:
         raise LabError("not confirmed: the source was not sent")
 
 
+def build_guards(config: LabConfig) -> list[Guard]:
+    """Return the configured guards.
+
+    Raises:
+        ComponentError: An argument is invalid.
+    """
+    settings = config.optimizer
+    context = {"target": config.target, "inline_assembly": settings.inline_assembly}
+    return [build(row, where=f"optimizer.guards[{i}]", **context) for i, row in enumerate(settings.guards)]
+
+
 def limits_of(settings: OptimizerConfig, seconds: float) -> SandboxLimits:
     """Return the limits of a process that may run for `seconds`."""
     row = settings.isolation
     return SandboxLimits(seconds, row.memory_mb * _MIB, row.file_mb * _MIB, row.processes)
+
+
+def trial_runners(config: LabConfig, device: Device) -> list[TrialRunner]:
+    """Return the runners of trials: the emulator with all checks, and the device if it is a GPU or the only runner."""
+    on_device = config.optimizer.gate == "none" or not device.identity.emulated
+    runners: list[TrialRunner] = [EmulatorRunner(config.target)] if config.optimizer.gate == "emulator" else []
+    return [*runners, *([DeviceRunner(device)] if on_device else [])]
 
 
 def policy_of(settings: OptimizerConfig) -> LoopPolicy:
@@ -146,6 +167,7 @@ def policy_of(settings: OptimizerConfig) -> LoopPolicy:
         confidence=settings.confidence,
         first_pairs=settings.first_pairs,
         most_pairs=settings.most_pairs,
+        use_counters=settings.decide_by_counters,
     )
 
 
