@@ -58,7 +58,12 @@ def launch_geometry(description: KernelDescription, contract: LaunchContract | N
 
 
 def build_launch(
-    description: KernelDescription, code_object: CodeObject, symbol: str, contract: LaunchContract | None = None
+    description: KernelDescription,
+    code_object: CodeObject,
+    symbol: str,
+    contract: LaunchContract | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> Launch:
     """Build the launch of a kernel. Equal descriptions result in equal bytes.
 
@@ -67,12 +72,15 @@ def build_launch(
         code_object: The compiled kernel.
         symbol: Symbol of the kernel.
         contract: Decisions of the compiler about the launch, if any (see :class:`BuildResult`).
+        allow_empty: Buffers may have no elements.
 
     Raises:
         LaunchError: A dimension is not positive, an init file is unreadable, or a value does not fit its type.
         ExpressionError: An expression cannot be evaluated.
     """
-    arguments = tuple(_argument(argument, description, index) for index, argument in enumerate(description.arguments))
+    arguments = tuple(
+        _argument(argument, description, index, 0 if allow_empty else 1) for index, argument in enumerate(description.arguments)
+    )
     geometry = launch_geometry(description, contract)
     return Launch(
         code_object=code_object,
@@ -87,10 +95,10 @@ def build_launch(
     )
 
 
-def _argument(argument: Argument, description: KernelDescription, index: int) -> BufferValue | ScalarValue:
+def _argument(argument: Argument, description: KernelDescription, index: int, least: int) -> BufferValue | ScalarValue:
     match argument:
         case BufferArgument():
-            return _buffer(argument, description, index)
+            return _buffer(argument, description, index, least)
         case ScalarArgument():
             where = f"kernel.arguments.{argument.name}"
             return ScalarValue(argument.name, _encoded(argument.value, DTYPES[argument.dtype], description, where))
@@ -149,10 +157,10 @@ def _variable(variable: ModuleVariable, description: KernelDescription) -> Varia
     return VariableValue(variable.name, _initial(variable.init, shape, DTYPES[variable.dtype], description, where))
 
 
-def _buffer(argument: BufferArgument, description: KernelDescription, index: int) -> BufferValue:
+def _buffer(argument: BufferArgument, description: KernelDescription, index: int, least: int) -> BufferValue:
     where = f"kernel.arguments[{index}] ({argument.name})"
     shape = tuple(evaluate_integer(e, description.params, where=f"{where}.shape[{i}]") for i, e in enumerate(argument.shape))
-    if any(n < 1 for n in shape):
+    if any(n < least for n in shape):
         raise LaunchError(f"shape {shape} has an empty dimension", where=where)
     written = argument.access != "in"
     dtype = DTYPES[argument.dtype]
@@ -160,7 +168,8 @@ def _buffer(argument: BufferArgument, description: KernelDescription, index: int
         raise LaunchError(f"input {argument.name!r} has no initial value", where=where, hint="add init: {kind: normal, seed: 1}")
     data = _initial(argument.init, shape, dtype, description, where)
     is_unset = argument.init is None or isinstance(argument.init, PoisonInit)
-    return BufferValue(argument.name, data, written, is_set=not is_unset)
+    alignment = dtype.itemsize if argument.alignment == "element" else argument.alignment
+    return BufferValue(argument.name, data, written, is_set=not is_unset, alignment=alignment)
 
 
 def _initial(

@@ -7,7 +7,7 @@ devices write the same database schema, the only source of times and counters.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from rocm_perf_lab.core.geometry import Dim3, Geometry
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.instruction_counts import ExecutionCount
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 class BufferValue:
     """Device memory of a pointer argument; `data` is its content before the dispatch.
 
-    `is_set` is False if that content is poison: reading it is a defect that the emulator can find.
+    `is_set` is False if that content is poison: reading it is a defect that the emulator can find. `alignment` is the power of
+    two, in bytes, that divides the address and that the kernel may rely on.
     """
 
     name: str
     data: NDArray[np.generic]
     written: bool
     is_set: bool = True
+    alignment: int = 256
 
 
 @dataclass(frozen=True)
@@ -142,4 +145,18 @@ class Device(Protocol):
             counters: Counters to collect, by the names of rocprofv3.
             att: Directory for the decoded thread trace of the first dispatch (`ui_output_agent_<a>_dispatch_<d>`), or None.
         """
+        ...
+
+
+@runtime_checkable
+class SampledDevice(Protocol):
+    """Device whose times are estimated from a random sample of workgroups."""
+
+    @property
+    def sample(self) -> SamplePolicy:
+        """Size and seed of the sample."""
+        ...
+
+    def with_sample_seed(self, seed: int) -> Self:
+        """Return this device with another seed, unless its configuration sets one."""
         ...

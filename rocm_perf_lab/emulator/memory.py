@@ -159,7 +159,7 @@ class DeviceMemory:
 
     def forget_content(self, allocation: Allocation) -> None:
         """Mark every byte of a buffer as uninitialised."""
-        self._initialised[allocation] = np.zeros(-(-allocation.nbytes // _DWORD_BYTES), dtype=np.uint8)
+        self._initialised[allocation] = np.zeros(_dwords(allocation), dtype=np.uint8)
 
     def set_image(self, allocation: Allocation, content: NDArray[np.generic]) -> None:
         """State that a contiguous array, which the caller does not change, is the content of a buffer until the next launch.
@@ -250,3 +250,8 @@ class DeviceMemory:
                 f"buffer {allocation.name!r} cannot be {verb}: it was freed or belongs to another emulated GPU",
                 hint="Allocate it again.",
             )
+
+
+def _dwords(allocation: Allocation) -> int:
+    """Return the number of dwords that contain a byte of a buffer, which may begin inside of a dword."""
+    return -(-allocation.end // _DWORD_BYTES) - allocation.address // _DWORD_BYTES

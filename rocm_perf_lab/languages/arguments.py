@@ -11,13 +11,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt
 from pydantic_core import PydanticCustomError
 
 from rocm_perf_lab.core.models import StrictModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+DEFAULT_ALIGNMENT, LARGEST_ALIGNMENT = 256, 65536
 
 Expression = int | float | str
 """A number, or an expression over the `params` of the kernel."""
@@ -123,8 +125,26 @@ Initialiser = Annotated[
 ]
 
 
+def _check_alignment(value: int | str) -> int | str:
+    if value != "element" and (not isinstance(value, int) or value < 1 or value & (value - 1) or value > LARGEST_ALIGNMENT):
+        raise PydanticCustomError(
+            "alignment",
+            f"alignment must be element, or a power of two up to {LARGEST_ALIGNMENT}",
+            {"hint": "256 bytes: hipMalloc"},
+        )
+    return value
+
+
+Alignment = Annotated[int | Literal["element"], AfterValidator(_check_alignment)]
+"""Bytes by which the address of a buffer is divisible, or `element`: only by the size of its data type."""
+
+
 class BufferArgument(StrictModel):
-    """A pointer argument and the device memory that it points to."""
+    """A pointer argument and the device memory that it points to.
+
+    `alignment` is what callers promise: kernels may rely on it. hipMalloc promises 256 bytes, a view into a larger buffer only
+    that of its elements.
+    """
 
     kind: Literal["buffer"] = "buffer"
     name: str
@@ -132,6 +152,7 @@ class BufferArgument(StrictModel):
     shape: tuple[Expression, ...]
     access: Literal["in", "out", "inout"] = "in"
     init: Initialiser | None = None
+    alignment: Alignment = DEFAULT_ALIGNMENT
 
 
 class ScalarArgument(StrictModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rocm_perf_lab.languages.language import Language
@@ -33,7 +34,7 @@ class HipLanguage(Language):
 
         request = self.syntax_request(kernel, source, architecture=settings.architecture, optimisation=settings.optimisation)
         return compile_source(
-            request,
+            replace(request, alignment_checks=settings.alignment_checks),
             compiler=settings.find_compiler(),
             cache_dir=settings.cache_dir,
             sandbox=settings.sandbox,

@@ -34,6 +34,7 @@ class CompileSettings:
         cache_dir: Cache directory; None selects the default one.
         sandbox: Runs the compiler with limits.
         fresh: Compile even if the result is cached.
+        alignment_checks: Accesses trap if they are not aligned as the source assumes; HIP only.
     """
 
     architecture: str
@@ -42,6 +43,7 @@ class CompileSettings:
     cache_dir: Path | None = None
     sandbox: Sandbox | None = None
     fresh: bool = False
+    alignment_checks: bool = False
 
 
 class Language(ABC):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.toolchain.alignment_checks import checks_identity
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild, CachedError, ErrorCache
 from rocm_perf_lab.toolchain.compile_request import CompileRequest, request_flags
 from rocm_perf_lab.toolchain.compiler_run import CompileError, reproducible_paths, run_compiler
@@ -181,5 +182,6 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
         request.host_headers,
         rules_identity(),
         str(Path.cwd()) if request.flags else "",  # they may name relative directories
+        *(["alignment checks", checks_identity()] if request.alignment_checks else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.toolchain.build_cache import CachedBuild
+from rocm_perf_lab.toolchain.checked_build import CheckedBuild
 from rocm_perf_lab.toolchain.compile_request import request_flags
 from rocm_perf_lab.toolchain.compiler_run import (
     CompileError,
@@ -65,7 +66,8 @@ def compile_device_code(
         CompileError: The device code does not compile, or a header is missing that it may depend on.
     """
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-        compilation = _Compilation(request, device_command(request, compiler, cache_dir), cache_dir, Path(directory), sandbox)
+        command = device_command(request, compiler, cache_dir)
+        compilation = _Compilation(request, compiler, command, cache_dir, Path(directory), sandbox)
         try:
             return compilation.build(request.source)
         except CompileError as error:
@@ -99,6 +101,7 @@ class _Compilation:
     """A compilation in a directory for temporary files, with stand-ins for missing headers."""
 
     request: CompileRequest
+    compiler: Compiler
     base: tuple[str, ...]
     cache_dir: Path
     directory: Path
@@ -123,11 +126,16 @@ class _Compilation:
         """
         output = self.directory / "kernel.hsaco"
         command = (*self.command, *flags)
-        dependencies, log = run_compiler(
-            command, source, output, sandbox=self.sandbox, readable=self.readable, origin=self.request.source
-        )
+        if self.request.alignment_checks:
+            build = CheckedBuild(self.compiler, self.request.architecture, self.sandbox, self.readable, self.directory)
+            content, dependencies, log = build.run(command, source, self.request.source)
+        else:
+            dependencies, log = run_compiler(
+                command, source, output, sandbox=self.sandbox, readable=self.readable, origin=self.request.source
+            )
+            content = output.read_bytes()
         return CachedBuild(
-            content=read_code_object(output.read_bytes(), bundle_architecture=self.request.architecture).data,
+            content=read_code_object(content, bundle_architecture=self.request.architecture).data,
             dependencies=dependencies,
             command=(*command, str(self.request.source)),
             log=log,

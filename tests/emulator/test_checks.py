@@ -161,6 +161,12 @@ K void misaligned(char* x) {
   int* p = (int*)(x + 1) + threadIdx.x;
   asm volatile("global_store_dword %0, %1, off" ::"v"(p), "v"(7) : "memory");
 }
+K void misaligned_scalar(unsigned* x) {
+  unsigned value;
+  asm volatile("s_load_dword %0, %1, 0x5" : "=s"(value) : "s"(x) : "memory");
+  asm volatile("s_waitcnt lgkmcnt(0)" : "+s"(value));
+  if (threadIdx.x == 0) x[0] = value;
+}
 K void flag_wait(int* flag, int* data, int* out) {
   if (blockIdx.x == 0) {
     if (threadIdx.x == 0) {
@@ -393,13 +399,23 @@ def test_wavefronts_at_different_barriers(bench: Bench) -> None:
     assert "different barriers" in found[0].message
 
 
-def test_a_misaligned_access(bench: Bench) -> None:
+def test_vector_accesses_work_at_any_address(bench: Bench) -> None:
     x = bench.buffer("x", np.zeros(1024, np.uint8))
 
     found = bench.findings("misaligned", 1, 64, x)
 
+    assert not found
+    assert bench.machine.read(x)[:9] == bytes([0, 7, 0, 0, 0, 7, 0, 0, 0])
+
+
+def test_a_misaligned_scalar_load_returns_another_dword(bench: Bench) -> None:
+    x = bench.buffer("x", np.arange(8, dtype=np.uint32))
+
+    found = bench.findings("misaligned_scalar", 1, 64, x)
+
     assert [f.check for f in found] == ["alignment"]
-    assert "misaligned store of 4 bytes at byte 1 of buffer 'x'" in found[0].message
+    assert "misaligned load of 4 bytes at byte 5 of buffer 'x'" in found[0].message
+    assert np.frombuffer(bench.machine.read(x), np.uint32)[0] == 1
 
 
 def test_each_problem_is_reported_once(bench: Bench) -> None:

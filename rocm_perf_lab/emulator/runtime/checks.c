@@ -183,10 +183,8 @@ static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells
   }
 }
 
-static uint64_t misaligned_lanes(uint64_t lanes, const uint64_t *address, uint32_t width) {
-  uint64_t bad = 0, mask = (width >= DWORD ? DWORD : width) - 1;
-  RPL_FOR_LANES(lanes, l) if (address[l] & mask) bad |= 1ull << l;
-  return bad;
+void rpl_checked_scalar_alignment(struct rpl_wave *w, int inst, uint64_t address, uint32_t width) {
+  if (w->group && address % DWORD) report_access(w, RPL_CHECK_ALIGNMENT, inst, RPL_LOAD, 1, address, width, NULL);
 }
 
 void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
@@ -203,7 +201,7 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
       rpl_find(m, address[l], address[l] + width);
       a = &m->allocations[m->last_hit];
     }
-    uint64_t dword = (address[l] - a->begin) / DWORD;
+    uint64_t dword = address[l] / DWORD - a->begin / DWORD;  // a buffer may begin inside of a dword
     struct rpl_cell *cells = c->cells[m->last_hit];
     uint8_t *initialised = c->initialised[m->last_hit];
     check_dwords(w, cells ? cells + dword : NULL, initialised ? initialised + dword : NULL, &now, access, l,
@@ -217,8 +215,6 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
   if (v.uninitialised)
     report_access(w, RPL_CHECK_MEMORY_UNINITIALISED, inst, access, v.uninitialised, address[__builtin_ctzll(v.uninitialised)],
                   width, NULL);
-  uint64_t bad = misaligned_lanes(lanes, address, width);
-  if (bad) report_access(w, RPL_CHECK_ALIGNMENT, inst, access, bad, address[__builtin_ctzll(bad)], width, NULL);
 }
 
 void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width) {

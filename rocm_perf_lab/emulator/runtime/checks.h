@@ -80,6 +80,8 @@ struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes
 void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes);
 void rpl_group_release(struct rpl_group *g);
 
+// Vector accesses work at any address; scalar loads ignore the two lowest bits and return other data.
+void rpl_checked_scalar_alignment(struct rpl_wave *w, int inst, uint64_t address, uint32_t width);
 void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
 void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width);
 // A wavefront stops at a barrier, or all that are alive have arrived.

@@ -122,6 +122,7 @@ static void scalar_copy(struct rpl_wave *w, int inst, int sdst, uint64_t address
 }
 
 int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords) {
+  rpl_checked_scalar_alignment(w, inst, address, 4 * (uint32_t)dwords);
   address &= ~3ull;  // the scalar cache ignores the two lowest bits
   if (rpl_check_scalar(w, inst, address, 4 * (uint32_t)dwords)) return 1;
   scalar_copy(w, inst, sdst, address, dwords);

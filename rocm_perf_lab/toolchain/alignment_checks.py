@@ -1,0 +1,114 @@
+"""Checks of alignment that a source assumes, inserted into LLVM IR before optimisation: `with_alignment_checks(ir) -> str`.
+
+Before optimisation, the alignment of a load or store is that of the type, or of an attribute, in the source. Later passes merge
+accesses and prove alignments, so machine code does not show what the source assumes. UBSan (`-fsanitize=alignment`) has no checks
+of copies of structures such as `float4`. Each access traps if its address is not a multiple of its alignment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = r'%(?:[\w.$-]+|"[^"]*")'
+_SPACE = r"(?: addrspace\((\d+)\))?"
+_ACCESS = re.compile(rf"^\s+(?:{_NAME} = load|store) .*, ptr{_SPACE} ({_NAME})(?: [^,]*)?, align (\d+)")
+_PARAMETER = re.compile(rf"ptr{_SPACE} (?:[a-z]+ )*?align (\d+) ({_NAME})")
+_ASSUMED = re.compile(rf'"align"\(ptr{_SPACE} ({_NAME}), i64 (\d+)\)')
+_LOCAL = re.compile(
+    rf"^\s+({_NAME}) = (?:alloca |(?:addrspacecast|getelementptr(?: \w+)*) (?:[^@]*?, )?ptr(?: addrspace\(\d+\))? ({_NAME}))"
+)
+_DEBUG = re.compile(r"!dbg (!\d+)")
+_PRIVATE, _CONSTANT = 5, 4
+"""Address spaces of local variables and of kernel arguments, whose alignment the compiler determines."""
+
+
+def checks_identity() -> str:
+    """Return a hash of this module, for keys of cached builds."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+def with_alignment_checks(ir: str) -> str:
+    """Return textual LLVM IR whose accesses of global memory and LDS trap if they are misaligned.
+
+    Only functions with debug information are changed: the others are libraries.
+
+    Args:
+        ir: Module as the compiler front end writes it, without optimisation.
+    """
+    lines: list[str] = []
+    spaces: set[int] = set()
+    function: list[str] = []
+    inside = False
+    for line in ir.split("\n"):
+        if line.startswith("define "):
+            inside, function = "!dbg" in line, []
+        if not inside:
+            lines.append(line)
+            continue
+        function.append(line)
+        if line == "}":
+            lines += _checked(function, spaces)
+            inside = False
+    if spaces and not any(line.startswith("declare void @llvm.trap(") for line in lines):
+        lines.append("declare void @llvm.trap()")
+    return "\n".join([*lines, *(_check(space) for space in sorted(spaces))])
+
+
+def _checked(function: list[str], spaces: set[int]) -> Iterator[str]:
+    """Yield the lines of a function with a check before each access, and add the address spaces of the accesses."""
+    local: set[str] = set()
+    for line in function:
+        made = _LOCAL.match(line)
+        if made is not None and (made[2] is None or made[2] in local):
+            local.add(made[1])
+        debug = _DEBUG.search(line)
+        for space, pointer, alignment in _claims(line):
+            if alignment > 1 and pointer not in local and space not in (_PRIVATE, _CONSTANT):
+                spaces.add(space)
+                place = f", !dbg {debug[1]}" if debug else ""
+                yield f"  call void @{_name(space)}({_pointer(space)} {pointer}, i64 {alignment - 1}){place}"
+        yield line
+
+
+def _claims(line: str) -> Iterator[tuple[int, str, int]]:
+    """Yield address space, pointer and alignment in bytes of each alignment that an instruction claims."""
+    access = _ACCESS.match(line)
+    if access is not None:
+        yield int(access[1] or 0), access[2], int(access[3])
+    if "@llvm.mem" in line or "@llvm.masked." in line:
+        for space, alignment, pointer in _PARAMETER.findall(line):
+            yield int(space or 0), pointer, int(alignment)
+    if "@llvm.assume" in line:
+        for space, pointer, alignment in _ASSUMED.findall(line):
+            yield int(space or 0), pointer, int(alignment)
+
+
+def _name(space: int) -> str:
+    return f"rocm_perf_lab.aligned.{space}"
+
+
+def _pointer(space: int) -> str:
+    return f"ptr addrspace({space})" if space else "ptr"
+
+
+def _check(space: int) -> str:
+    """Return a function that traps unless the masked bits of a pointer are zero."""
+    return (
+        f"define internal void @{_name(space)}({_pointer(space)} %pointer, i64 %mask) alwaysinline nounwind {{\n"
+        f"  %address = ptrtoint {_pointer(space)} %pointer to i64\n"
+        "  %rest = and i64 %address, %mask\n"
+        "  %aligned = icmp eq i64 %rest, 0\n"
+        "  br i1 %aligned, label %pass, label %fail\n"
+        "fail:\n"
+        "  call void @llvm.trap()\n"
+        "  unreachable\n"
+        "pass:\n"
+        "  ret void\n"
+        "}\n"
+    )

@@ -1,0 +1,203 @@
+"""Alignment that a rewrite assumes: trials of a build whose accesses trap, see :mod:`rocm_perf_lab.toolchain.alignment_checks`.
+
+The width of machine instructions is no evidence, since the compiler merges accesses and the hardware accepts any address. A
+rewrite is wrong if it states an alignment (a vector type, an attribute, `__builtin_assume_aligned`) that an address lacks
+although every buffer is aligned as the description promises. If it only fails when buffers are aligned to their elements, it assumes an
+alignment of these buffers, which the result lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.emulator.faults import KernelTrap
+from rocm_perf_lab.languages.arguments import BufferArgument
+from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.toolchain.compiler_run import CompileError
+from rocm_perf_lab.verify.comparison import compare_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.verify.comparison import BaselineTrial
+    from rocm_perf_lab.verify.execution import TrialExecutor
+    from rocm_perf_lab.verify.policy import TrialPolicy
+    from rocm_perf_lab.verify.trial_runs import TrialRun, TrialRunner
+
+_POISON = 3
+_SHAPES = 6
+_MOST_BYTES = 1 << 24
+_BUDGET_FACTOR = 8
+"""Checks add instructions, and local variables whose address they read stay in memory."""
+
+
+@dataclass(frozen=True)
+class AlignmentAssumption:
+    """Alignment in bytes, beyond that of its elements, that a source needs of a buffer. `source` is the source line, if known."""
+
+    buffer: str
+    alignment: int
+    source: str | None = None
+
+    def __str__(self) -> str:
+        return f"assumes {self.alignment}-byte alignment of buffer {self.buffer!r}{f' ({self.source})' if self.source else ''}"
+
+
+@dataclass(frozen=True)
+class AlignmentResult:
+    """What a source assumes: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
+
+    reason: str | None = None
+    assumptions: tuple[AlignmentAssumption, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlacedRunner:
+    """Runner that places some buffers at addresses with another alignment in bytes, by name."""
+
+    runner: TrialRunner
+    alignments: Mapping[str, int]
+
+    @property
+    def most_trials(self) -> int | None:
+        """Number of trials that the runner affords."""
+        return self.runner.most_trials
+
+    def release(self) -> None:
+        """Free what the runner keeps between trials."""
+        self.runner.release()
+
+    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
+        """Run the launches; see :class:`~rocm_perf_lab.verify.trial_runs.TrialRunner`."""
+        return self.runner.run([_placed(launch, self.alignments) for launch in launches], aliases, budget=budget)
+
+
+class AlignmentTrials:
+    """Trials of the alignment that sources assume.
+
+    Args:
+        executor: Runs trials of builds whose accesses trap; `alignment` of the buffers in its description is what sources may
+            assume.
+        runner: Runner on an emulated GPU.
+        policy: Differences in results that are allowed.
+        trials: Trials that the unmodified kernel supports.
+    """
+
+    def __init__(
+        self, executor: TrialExecutor, runner: TrialRunner, policy: TrialPolicy, trials: Sequence[BaselineTrial]
+    ) -> None:
+        self._executor = executor
+        self._runner = runner
+        self._policy = policy
+        self._trials = _chosen(trials)
+        self._known: dict[str, int] = {}
+        buffers = (a for a in executor.description.arguments if isinstance(a, BufferArgument))
+        self._buffers = {a.name: _Alignment(DTYPES[a.dtype].itemsize, a.alignment) for a in buffers}
+
+    def record_baseline(self, source: Path) -> tuple[str, ...]:
+        """Drop trials in which the unmodified source itself is misaligned, and record what it assumes; return notes."""
+        failed = {trial.trial.name: place for trial in self._trials if (place := self._failure(trial, source, {})) is not None}
+        self._trials = tuple(trial for trial in self._trials if trial.trial.name not in failed)
+        self._known = {found.buffer: found.alignment for found in self._assumptions(source)}
+        return tuple(f"alignment not checked: {name}: the unmodified kernel: {place}" for name, place in failed.items())
+
+    def check(self, source: Path) -> AlignmentResult:
+        """Return the alignment that a rewrite assumes beyond that of the unmodified source."""
+        self._executor.forget_builds()  # the file may have changed
+        try:
+            for trial in self._trials:
+                place = self._failure(trial, source, {})
+                if place is not None:
+                    return AlignmentResult(f"{place} [{trial.trial.name}]")
+            found = self._assumptions(source)
+        except CompileError as error:
+            return AlignmentResult(notes=(f"alignment not checked: {error.what}",))
+        return AlignmentResult(assumptions=tuple(a for a in found if a.alignment > self._known.get(a.buffer, 0)))
+
+    def _assumptions(self, source: Path) -> tuple[AlignmentAssumption, ...]:
+        elements = {name: buffer.element for name, buffer in self._buffers.items()}
+        broken = [trial for trial in self._trials if self._failure(trial, source, elements) is not None]
+        if not broken:
+            return ()
+        found = [self._needed(name, broken, source) for name in self._buffers]
+        return tuple(assumption for assumption in found if assumption is not None)
+
+    def _needed(self, name: str, trials: Sequence[BaselineTrial], source: Path) -> AlignmentAssumption | None:
+        """Return the least alignment of one buffer with which all trials pass, if that is more than its elements have."""
+        promised, alignment = self._buffers[name].promised, self._buffers[name].element
+        place: str | None = None
+        while alignment < promised:
+            reasons = [reason for trial in trials if (reason := self._failure(trial, source, {name: alignment})) is not None]
+            if not reasons:
+                break
+            place = reasons[0]
+            alignment *= 2
+        if place is None:
+            return None
+        line, _, _ = place.partition(": ")
+        return AlignmentAssumption(name, alignment, line if ":" in line else None)
+
+    def _failure(self, baseline: BaselineTrial, source: Path, alignments: Mapping[str, int]) -> str | None:
+        """Return why a trial fails with the given alignment of buffers, or None.
+
+        With the promised alignment only traps count: the ordinary trials find everything else.
+        """
+        runner, budget = PlacedRunner(self._runner, alignments), _BUDGET_FACTOR * baseline.budget
+        try:
+            run, launch = self._executor.run(baseline.trial, source, _POISON, runner, budget)
+        except CompileError:
+            raise
+        except KernelTrap as error:
+            return f"{_line(error)}misaligned: the source states an alignment that the address does not have"
+        except LabError as error:
+            return error.what if alignments else None
+        if not alignments:
+            return None
+        checks = compare_run(self._executor.description, self._policy, baseline, run, launch)
+        return next((str(check) for check in checks if not check.passed), None)
+
+
+@dataclass(frozen=True)
+class _Alignment:
+    """Bytes per element, and the alignment in the description."""
+
+    element: int
+    given: int | str
+
+    @property
+    def promised(self) -> int:
+        return self.given if isinstance(self.given, int) else self.element
+
+
+def _placed(launch: Launch, alignments: Mapping[str, int]) -> Launch:
+    arguments = tuple(
+        replace(a, alignment=alignments.get(a.name, a.alignment)) if isinstance(a, BufferValue) else a for a in launch.arguments
+    )
+    return replace(launch, arguments=arguments)
+
+
+def _chosen(trials: Sequence[BaselineTrial]) -> tuple[BaselineTrial, ...]:
+    """Return trials of different small shapes, with random inputs."""
+    found: list[BaselineTrial] = []
+    for baseline in sorted(trials, key=lambda one: one.nbytes):
+        trial = baseline.trial
+        usual = trial.inputs == "random" and not trial.in_place and len(trial.rounds) == 1
+        known = any(other.trial.params == trial.params for other in found)
+        if usual and not known and baseline.nbytes <= _MOST_BYTES:
+            found.append(baseline)
+    if len(found) <= _SHAPES:
+        return tuple(found)
+    return tuple(found[round(k * (len(found) - 1) / (_SHAPES - 1))] for k in range(_SHAPES))
+
+
+def _line(error: LabError) -> str:
+    """Return the source line of a trap with a colon, or nothing."""
+    parts = (error.where or "").split("; ")
+    line = next((part for part in parts[1:] if ":" in part and not part.startswith(("workgroup", "lanes"))), None)
+    return f"{line}: " if line else ""
