@@ -45,9 +45,9 @@ _SCALAR_FUNCTIONS: dict[str, Any] = {
 }
 
 _ARRAY_FUNCTIONS = (
-    "abs", "arange", "argmax", "argmin", "bincount", "clip", "concatenate", "cos", "cumsum", "diff", "dot", "einsum",
+    "abs", "arange", "argmax", "argmin", "bincount", "clip", "concatenate", "cos", "cumprod", "cumsum", "diff", "dot", "einsum",
     "erf", "exp", "exp2", "expand_dims", "float16", "float32", "float64", "floor", "full", "int32", "int64", "log",
-    "log1p", "log2", "matmul", "max", "maximum", "mean", "min", "minimum", "ones", "pad", "power", "reshape", "roll",
+    "log1p", "log2", "matmul", "max", "maximum", "mean", "min", "minimum", "ones", "pad", "power", "prod", "reshape", "roll",
     "round", "sign", "sin", "sort", "sqrt", "square", "sum", "tanh", "tile", "transpose", "uint32", "var", "where",
     "zeros",
 )  # fmt: skip

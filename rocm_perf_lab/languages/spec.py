@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, NonNegativeInt, PositiveInt
 
 from rocm_perf_lab.core.expressions import evaluate
 from rocm_perf_lab.core.models import StrictModel
@@ -17,10 +17,24 @@ from rocm_perf_lab.languages.arguments import Argument, Expression, ModuleVariab
 
 
 class Tolerance(StrictModel):
-    """Element-wise tolerance: |actual - expected| <= atol + rtol * |expected|, as in `numpy.allclose`."""
+    """Element-wise tolerance: |actual - expected| <= atol + rtol * |expected|, as in `numpy.allclose`.
+
+    Without a note, the derived error bound applies to elements for which it is tighter
+    (:mod:`rocm_perf_lab.verify.tolerances`).
+    """
 
     rtol: float = Field(1e-5, ge=0)
     atol: float = Field(1e-6, ge=0)
+    note: str | None = Field(None, min_length=1)
+    """Why results may differ by more than the derived error bound, for example an approximation in the kernel."""
+
+
+class SizeLimits(StrictModel):
+    """Values of a size that a kernel supports: multiples of `multiple_of` from `min` to `max`."""
+
+    multiple_of: PositiveInt = 1
+    min: NonNegativeInt = 1
+    max: PositiveInt | None = None
 
 
 class WorkModel(StrictModel):
@@ -72,7 +86,10 @@ class KernelSpec(StrictModel):
     tolerance: dict[str, Tolerance] = {}
     work: WorkModel = WorkModel()
     trials: tuple[dict[str, int | float | str], ...] = ()
-    """Further params under which a rewrite must be correct; by default the optimizer chooses some."""
+    """Further params under which a rewrite must be correct, besides those that trials choose. Sizes that are equal in the
+    description and in all of them stay equal."""
+    sizes: dict[str, SizeLimits] = {}
+    """Values of `params` that the kernel supports; by default trials find out which ones the unmodified kernel supports."""
 
     @property
     def source_path(self) -> Path:

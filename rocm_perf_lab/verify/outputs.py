@@ -78,11 +78,17 @@ class VerificationResult:
 
 
 def verify_outputs(
-    actual: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]], tolerances: Mapping[str, Tolerance]
+    actual: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, NDArray[Any]],
+    tolerances: Mapping[str, Tolerance] | Mapping[str, Tolerance | NDArray[np.float64]],
 ) -> VerificationResult:
     """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, and NaN equals only NaN.
 
-    The default tolerance is rtol 1e-5 and atol 1e-6 for floats, and zero for integers.
+    Args:
+        actual: Outputs by name.
+        expected: Expected outputs by name.
+        tolerances: Tolerance of each output, or an array with the allowed absolute error of each element. The default is rtol
+            1e-5 and atol 1e-6 for floats, and zero for integers.
 
     Raises:
         VerificationError: An output is missing, or has a different shape or type.
@@ -97,7 +103,21 @@ def default_tolerance(values: NDArray[Any]) -> Tolerance:
     return Tolerance(rtol=0, atol=0) if values.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
 
 
-def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None) -> OutputCheck:
+def allowed_errors(values: NDArray[Any], tolerance: Tolerance | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the allowed absolute error of each expected value."""
+    if isinstance(tolerance, np.ndarray):
+        return np.broadcast_to(tolerance, values.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        allowed: NDArray[np.float64] = tolerance.atol + tolerance.rtol * np.abs(values.astype(np.float64))
+    return allowed
+
+
+def _check(
+    name: str,
+    outputs: Mapping[str, NDArray[Any]],
+    expected: NDArray[Any],
+    tolerance: Tolerance | NDArray[np.float64] | None,
+) -> OutputCheck:
     actual = outputs.get(name)
     if actual is None:
         raise VerificationError(f"the kernel has no output {name!r}", hint=f"outputs: {', '.join(outputs)}")
@@ -109,12 +129,12 @@ def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any
     return _compare(name, actual, expected, tolerance if tolerance is not None else default_tolerance(expected))
 
 
-def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
+def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance | NDArray[np.float64]) -> OutputCheck:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # uninitialised memory may hold a signalling NaN
         got: NDArray[Any] = actual.astype(np.float64)
         want: NDArray[Any] = expected.astype(np.float64)
         same, error = _difference(actual, expected, got, want)
-        allowed = limits.atol + limits.rtol * np.abs(want)
+        allowed = allowed_errors(expected, limits)
         finite = np.isfinite(got) & np.isfinite(want)
         wrong = ~same & ~(finite & (error <= allowed))
         relative = np.where(want != 0, error / np.abs(want), np.where(error > 0, np.inf, 0.0))

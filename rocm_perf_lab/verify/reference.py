@@ -43,17 +43,43 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
     Raises:
         KernelReferenceError: An output name is unknown, a function is missing or fails, or a result has a wrong shape.
     """
+    exact = reference_values(description, launch)
+    if exact is None:
+        return None
+    buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {name: array.astype(buffers[name].data.dtype) for name, array in exact.items()}
+
+
+def reference_values(
+    description: KernelDescription, launch: Launch, changed: Callable[[str, Any], Any] | None = None
+) -> dict[str, NDArray[Any]] | None:
+    """Return the values of the reference before they are rounded to the data types of the outputs.
+
+    Args:
+        description: Kernel, with the params of the launch.
+        launch: Inputs.
+        changed: Returns the value that is used instead of a named input or scalar; by default the value itself.
+
+    Returns:
+        One array per output, in the shape of the output; None if the baseline's output is the reference.
+
+    Raises:
+        KernelReferenceError: An output name is unknown, a function is missing or fails, or a result has a wrong shape.
+    """
     reference = description.reference
     if reference == BASELINE:
         return None
     buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
     names: dict[str, Any] = {value.name: _widen(value.data) for value in buffers.values()}
     names |= {value.name: _widen(value.data) for value in launch.variables} | _scalars(description) | description.params
+    if changed is not None:
+        names = {name: changed(name, value) for name, value in names.items()}
     if isinstance(reference, str):
         results = _by_output(reference, _call(description.directory, reference, names), buffers)
     else:
         results = {n: _evaluate(n, e, description.directory, names) for n, e in reference.items()}
-    return {name: _fit(name, value, buffers) for name, value in results.items()}
+    return {name: _shaped(name, value, buffers) for name, value in results.items()}
 
 
 def _scalars(description: KernelDescription) -> dict[str, int | float]:
@@ -88,7 +114,7 @@ def _widen(data: NDArray[Any]) -> NDArray[Any]:
         return data.astype(np.float64) if is_float else data
 
 
-def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[Any]:
+def _shaped(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[Any]:
     where = f"kernel.reference.{name}"
     outputs = [b.name for b in buffers.values() if b.written]
     if name not in outputs:
@@ -101,7 +127,7 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
             where=where,
             hint="return one value per element of the output (keepdims=True, reshape)",
         )
-    return array.astype(expected.dtype)
+    return array
 
 
 def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:

@@ -1,0 +1,273 @@
+"""Rounding errors of a NumPy reference, by perturbing the result of each of its operations.
+
+A :class:`PerturbedArray` is a NumPy array that reports its operations to a :class:`RoundingModel`. The model adds an error of
+random sign to the results of one group of operations at a time. The squared changes of an output, summed over all groups, are
+its error variance: Monte Carlo arithmetic (Parker 1997) with one group of operations per evaluation, so that few evaluations
+suffice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+UNIT_ROUNDOFF = 2.0**-24
+"""Unit roundoff of f32, the precision in which kernels accumulate f16, bf16 and f32."""
+SMALLEST_NORMAL = 2.0**-126
+"""Smallest normal f32; hardware functions may flush smaller results to zero."""
+_CHAIN = 8192
+_PARTIAL_SUMS = 1024
+_CHAIN_OF_EQUAL = 2048
+_EQUAL = 1e-9
+"""Relative variance below which terms are equal."""
+_EQUAL_GROWTH = 0.2
+_SPREAD = 2.0
+"""Partial sums of terms with random signs in other orders, in root sums of squares."""
+_PREFIX_ELEMENTS = 1 << 22
+"""Size above which the largest partial sum of a reduction is not searched for."""
+_EXACT = frozenset({
+    "absolute", "fabs", "negative", "positive", "conjugate", "maximum", "minimum", "fmax", "fmin", "copysign", "sign", "floor",
+    "ceil", "trunc", "rint", "ldexp", "nextafter", "heaviside", "signbit", "isfinite", "isinf", "isnan", "greater", "less",
+    "greater_equal", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not", "logical_xor",
+})  # fmt: skip
+_DISCONTINUOUS = frozenset({
+    "sign", "floor", "ceil", "trunc", "rint", "heaviside", "signbit", "greater", "greater_equal", "less", "less_equal", "equal",
+    "not_equal", "floor_divide", "remainder", "fmod", "mod", "argmax", "argmin", "argsort", "sort", "searchsorted", "digitize",
+    "histogram", "bincount", "round", "around", "fix", "partition",
+})  # fmt: skip
+_ULPS = {"add": 1.0, "subtract": 1.0, "multiply": 1.0, "square": 1.0}
+_OTHER_ULPS = 2.0
+"""Division by a reciprocal (2.5 ulp in OpenCL), exp, log, sqrt, rsqrt (2 to 4 ulp)."""
+_MULTILINEAR = frozenset({"dot", "inner", "vdot", "tensordot", "outer", "convolve", "correlate", "kron"})
+_RELATIVE = frozenset({"norm", "trapezoid", "logaddexp", "average", "cov", "corrcoef", "nansum", "nanmean", "nanvar", "nanstd"})
+
+
+def growth(terms: float | NDArray[Any]) -> NDArray[np.float64]:
+    """Return the standard deviation of the rounding error of a sum, in unit roundoffs of its largest partial sum.
+
+    The errors of `n` additions are independent (Higham and Mary 2019), and the partial sums of positive numbers grow linearly:
+    sqrt(n / 3) for a sum in one chain. More than 8,192 terms are added by several chains, whose results (at most 1,024) are
+    added in any order. A tree has a smaller error.
+    """
+    count = np.maximum(np.asarray(terms, np.float64), 1.0)
+    one_chain = np.maximum(1.0, count / 3)
+    result: NDArray[np.float64] = np.sqrt(np.where(count <= _CHAIN, one_chain, _CHAIN**2 / (3 * count) + _PARTIAL_SUMS / 3))
+    return result
+
+
+@dataclass
+class RoundingModel:
+    """Errors that are added to the results of operations.
+
+    Args:
+        amplitude: Relative error of one rounding.
+        seed: Seed of the signs.
+        groups: Number of groups of operations; operation `i` belongs to group `i % groups`.
+        active: Group whose results are perturbed; -1 for none.
+        sign: Factor of all errors, 1 or -1.
+        operations: Number of operations that can be perturbed.
+        is_discontinuous: An operation such as a comparison or rounding was evaluated.
+    """
+
+    amplitude: float
+    seed: int
+    groups: int = 1
+    active: int = -1
+    sign: float = 1.0
+    operations: int = 0
+    is_discontinuous: bool = False
+
+    def wrap(self, array: NDArray[Any]) -> PerturbedArray:
+        """Return a view of an array whose operations are perturbed."""
+        wrapped = np.asarray(array).view(PerturbedArray)
+        wrapped.model = self
+        return wrapped
+
+    def perturb(self, values: NDArray[Any], scale: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Return the results of an operation with their errors.
+
+        Args:
+            values: Exact results.
+            scale: Returns the absolute size of the error of each result in roundings.
+        """
+        number = self.operations
+        self.operations += 1
+        if number % self.groups != self.active:
+            return values
+        signs = np.random.default_rng([self.seed, number]).integers(0, 2, values.shape, np.int8) * np.int8(2) - np.int8(1)
+        with np.errstate(all="ignore"):
+            error = np.abs(scale()) * self.amplitude
+            error += SMALLEST_NORMAL
+            error = error * (signs * self.sign)
+            if not values.all():
+                error = np.where(values == 0, error * (np.abs(error) > 2 * SMALLEST_NORMAL), error)
+            if not np.isfinite(np.sum(error)):
+                error = np.where(np.isfinite(values) & np.isfinite(error), error, 0.0)
+            result: NDArray[Any] = values + error
+            return result
+
+
+class PerturbedArray(np.ndarray[Any, Any]):
+    """Array whose operations have the errors of a model."""
+
+    model: RoundingModel | None = None
+
+    def __array_finalize__(self, source: NDArray[Any] | None) -> None:
+        """Inherit the model of the array that this one is derived from."""
+        self.model = getattr(source, "model", None)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: Any, *inputs: Any, **kwargs: Any) -> Any:
+        """Evaluate an operation exactly, then add its errors."""
+        model = _model_of([*inputs, *(kwargs.get("out") or ())])
+        plain = [_plain(value) for value in inputs]
+        out = kwargs.pop("out", None)
+        if isinstance(kwargs.get("where"), PerturbedArray):
+            kwargs["where"] = _plain(kwargs["where"])
+        if method == "at":
+            ufunc.at(*plain)
+            return None
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        if model is None:
+            return result
+        model.is_discontinuous |= ufunc.__name__ in _DISCONTINUOUS
+        results = result if isinstance(result, tuple) else (result,)
+        finished = tuple(_finished(model, ufunc, method, plain, kwargs, value) for value in results)
+        if out is not None:
+            for target, value in zip(out, finished, strict=True):
+                _plain(target)[...] = _plain(value)
+            return out[0] if len(out) == 1 else out
+        return finished if isinstance(result, tuple) else finished[0]
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Evaluate a NumPy function; products of arrays have the errors of their sums."""
+        model = _model_of([*_flat(args), *_flat(kwargs.values())])
+        if model is None:
+            return func(*_stripped(args), **_stripped(kwargs))
+        model.is_discontinuous |= func.__name__ in _DISCONTINUOUS
+        if func.__name__ == "einsum" or func.__name__ in _MULTILINEAR:
+            return _product(model, lambda *operands: func(*operands, **_stripped(kwargs)), args)
+        result = super().__array_function__(func, types, args, kwargs)
+        if func.__name__ in _RELATIVE and isinstance(result, np.ndarray | np.floating):
+            values = np.asarray(result)
+            terms = max((np.size(a) for a in _flat(args) if isinstance(a, np.ndarray)), default=1) / max(values.size, 1)
+            return model.wrap(model.perturb(values, lambda: values * growth(terms)))
+        is_float = isinstance(result, np.ndarray) and result.dtype.kind == "f"
+        return model.wrap(result) if is_float and not isinstance(result, PerturbedArray) else result
+
+    def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+        """Convert the elements; a conversion to a type of lower precision is discontinuous."""
+        if self.model is not None and (np.dtype(dtype).kind != "f" or np.dtype(dtype).itemsize < self.dtype.itemsize):
+            self.model.is_discontinuous = True
+        return super().astype(dtype, *args, **kwargs)
+
+
+def _finished(model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequence[Any], kwargs: Any, value: Any) -> Any:
+    values = np.asarray(value)
+    if values.dtype == object:  # a Python function applied to each element
+        values = values.astype(np.float64)
+    if values.dtype.kind != "f" or (ufunc.__name__ in _EXACT):
+        return model.wrap(values) if values.dtype.kind == "f" else value
+    values = values.astype(np.float64, copy=False)
+    if ufunc.__name__ in ("matmul", "vecdot", "matvec", "vecmat"):
+        return _product(model, ufunc, plain)
+    scale = _reduction_scale(ufunc.__name__, method, plain, kwargs, values)
+    return model.wrap(model.perturb(values, scale))
+
+
+def _reduction_scale(
+    name: str, method: str, plain: Sequence[Any], kwargs: Any, values: NDArray[Any]
+) -> Callable[[], NDArray[Any]]:
+    """Return the function that computes the size of errors of an elementwise operation, reduction or scan."""
+    source = np.asarray(plain[0], np.float64) if method in ("reduce", "accumulate") else values
+    axis = kwargs.get("axis", plain[1] if len(plain) > 1 and method != "__call__" else 0)
+
+    def reduced() -> NDArray[Any]:
+        terms = source.size / max(values.size, 1)
+        if name != "add":
+            return values * growth(terms) * np.sqrt(3.0)  # a relative error per factor
+        kept = {"axis": axis, "keepdims": bool(kwargs.get("keepdims", False))}
+        size = np.abs(values)
+        if source.size <= _PREFIX_ELEMENTS and source.size and (axis is None or np.ndim(axis) == 0):
+            prefix = np.add.accumulate(source.reshape(-1) if axis is None else source, axis=axis or 0)
+            size = np.maximum(size, np.abs(prefix).max(axis=axis or 0).reshape(size.shape))
+        return _sum_error(size, values, np.add.reduce(np.square(source), **kept), terms)
+
+    def scanned() -> NDArray[Any]:
+        position = np.arange(1, source.shape[axis] + 1).reshape(
+            [-1 if d == axis % source.ndim else 1 for d in range(source.ndim)]
+        )
+        if name != "add":
+            return values * np.sqrt(position)
+        top = np.maximum.accumulate(np.abs(values), axis=axis)
+        return _sum_error(top, values, np.add.accumulate(np.square(source), axis=axis), position)
+
+    if method == "reduce":
+        return reduced
+    if method == "accumulate":
+        return scanned
+    ulps = _ULPS.get(name, _OTHER_ULPS)
+    return lambda: values * ulps
+
+
+def _product(model: RoundingModel, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Evaluate a function that is linear in each array, such as a matrix product; each result is a sum of products."""
+    plain = [_stripped(value) for value in args]
+    values = np.asarray(function(*plain), np.float64)
+
+    def scale() -> NDArray[Any]:
+        is_array = [isinstance(value, np.ndarray) for value in plain]
+        squares = function(*(np.square(v) if array else v for v, array in zip(plain, is_array, strict=True)))
+        ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
+        terms = float(np.max(ones)) if np.size(ones) else 1.0
+        return _sum_error(np.abs(values), values, np.abs(squares), terms)
+
+    return model.wrap(model.perturb(values, scale))
+
+
+def _sum_error(largest: NDArray[Any], total: NDArray[Any], squares: NDArray[Any], terms: Any) -> NDArray[Any]:
+    """Return the error of sums in roundings.
+
+    Args:
+        largest: Largest partial sum in one order.
+        total: Sums.
+        squares: Sums of squared terms; partial sums of terms with random signs are of the size of their root.
+        terms: Terms per sum.
+    """
+    count = np.asarray(terms, np.float64)
+    size = np.sqrt(np.square(largest) + np.where(count > 1, _SPREAD**2 * squares, 0.0))
+    # Additions of equal terms have equal errors, which do not cancel: at most n / 2 roundings in one chain.
+    are_equal = np.abs(count * squares - np.square(total)) <= _EQUAL * np.square(total)
+    of_equal = np.minimum(count, _CHAIN_OF_EQUAL) * _EQUAL_GROWTH
+    result: NDArray[Any] = size * np.where(are_equal, np.maximum(growth(count), of_equal), growth(count))
+    return result
+
+
+def _model_of(values: Sequence[Any]) -> RoundingModel | None:
+    return next((v.model for v in values if isinstance(v, PerturbedArray) and v.model is not None), None)
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, PerturbedArray) else value
+
+
+def _stripped(value: Any) -> Any:
+    """Return nested sequences and mappings with plain arrays."""
+    if isinstance(value, list | tuple):
+        return type(value)(_stripped(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _stripped(item) for key, item in value.items()}
+    return _plain(value)
+
+
+def _flat(values: Any) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        found += _flat(value) if isinstance(value, list | tuple) else [value]
+    return found

@@ -1,0 +1,378 @@
+"""Allowed error of each output element, derived from the condition of the computation.
+
+The bound of element `i` is
+
+    allowed_i = factor * scale_i + step_i + offset_i
+
+- `scale_i = C * u * sqrt(sum_k e_ik^2)`: rounding errors of a right evaluation in f32 (f64 if the buffers are f64), with
+  `u = 2^-24` and `C = 2.5`. `e_ik` is the change of the element when the operations of group `k` of the reference are
+  perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two for other functions,
+  `growth(n)` roundings of the largest partial sum for a sum of `n` terms. One group contains the inputs, so that rearranged
+  formulas are allowed as far as the result depends on its inputs.
+- `step_i`: one unit in the last place of outputs with at most 16 bits.
+- `offset_i`: error of the unmodified kernel and of the expected value at this element.
+- `factor`: 1, or twice the largest error of the unmodified kernel in units of `scale`, if that is larger: a kernel with
+  intermediate results in f16 allows the same in a rewrite.
+
+A kernel without a reference is run with perturbed inputs instead; the terms per sum are unknown there, and the longest axis of
+an input is used.
+
+Sources: Higham and Mary, "A new approach to probabilistic rounding error analysis" (SIAM J. Sci. Comput. 41, 2019) for the
+growth of sums; Parker, "Monte Carlo arithmetic" (1997) for the perturbation; the OpenCL C specification, "Relative error as
+ULPs", for elementary functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.verify.outputs import allowed_errors
+from rocm_perf_lab.verify.reference import reference_values
+from rocm_perf_lab.verify.rounding import SMALLEST_NORMAL, UNIT_ROUNDOFF, RoundingModel, growth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.languages.spec import Tolerance
+
+SAFETY = 2.5
+"""`C`: about six standard deviations of the error of a sum, because one rounding has at most 0.42 of `u` as its deviation."""
+_SEED = 20_261_122
+_GROUPS = 8
+_GROUPS_OF_LARGE = 4
+_LARGE_ELEMENTS = 1 << 18
+_F64_ROUNDOFF = 2.0**-53
+_OBSERVED = 2.0
+"""Error of a rewrite relative to the largest error of the unmodified kernel."""
+_SUPPORTED = 16.0
+"""Error of an unmodified kernel relative to `scale` that needs no declared tolerance."""
+_INPUT_STEPS = 8.0
+"""Perturbation of inputs of a kernel without a reference, in unit roundoffs of f32."""
+
+
+@dataclass(frozen=True)
+class OutputBound:
+    """Parts of the error bound of one output; arrays in its shape. See the module.
+
+    Args:
+        scale: Errors of an evaluation with accumulation in f32 or f64.
+        step: Unit in the last place of an output with at most 16 bits, otherwise 0.
+        offset: Error of the unmodified kernel and of the expected value.
+        ratio: Largest error of the unmodified kernel in units of `scale`; 0 if unknown.
+        limit: Largest factor.
+        exact: Values of the reference in float64; None without a reference.
+    """
+
+    scale: NDArray[np.float64]
+    step: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    ratio: float = 0.0
+    limit: float = _SUPPORTED
+    exact: NDArray[np.float64] | None = None
+
+    def allowed(self, factor: float = 1.0) -> NDArray[np.float64]:
+        """Return the allowed absolute error of each element.
+
+        Args:
+            factor: Factor of `scale` from other trials of the kernel; see :func:`shared_factors`.
+        """
+        own = min(max(1.0, factor, _OBSERVED * self.ratio), self.limit)
+        allowed: NDArray[np.float64] = own * self.scale + self.step + self.offset
+        return allowed
+
+
+def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, OutputBound] | None:
+    """Return the error bounds of the outputs of a reference, before any output is observed.
+
+    Args:
+        description: Kernel, with the params of the launch.
+        launch: Inputs and shapes of outputs; with equal launches, bounds are equal.
+
+    Returns:
+        Bounds by output name, relative to the reference as rounded to the output type; None if the output of the unmodified
+        kernel is the reference (see :func:`bounds_of_runs`).
+
+    Raises:
+        KernelReferenceError: The reference cannot be evaluated.
+    """
+    first = _model(launch)
+    exact = _evaluated(description, launch, first)
+    if exact is None:
+        return None
+    changes = {name: _Changes.of(value) for name, value in exact.items()}
+    arrays = {a.name: a.data for a in launch.arguments if isinstance(a, BufferValue)}
+    discrete = first.is_discontinuous or any(arrays[name].dtype.kind in "biu" for name in exact)
+    if first.operations:  # copies, comparisons and integers are exact
+        for model in _perturbations(launch, first, both_signs=discrete):
+            perturbed = _evaluated(description, launch, model)
+            assert perturbed is not None
+            for name, value in perturbed.items():
+                changes[name].add(value, arrays[name].dtype)
+    unit, limit = _precision(launch)
+    return {name: _bound(changes[name], arrays[name].dtype, unit, limit, first.operations) for name in exact}
+
+
+def bounds_of_runs(
+    launch: Launch, outputs: Mapping[str, NDArray[Any]], perturbed: Sequence[Mapping[str, NDArray[Any]]]
+) -> dict[str, OutputBound]:
+    """Return the error bounds of a kernel without a reference, from its outputs for perturbed inputs.
+
+    Args:
+        launch: Inputs of the unperturbed run.
+        outputs: Outputs of the unmodified kernel.
+        perturbed: Outputs for launches of :func:`perturbed_launch`.
+    """
+    sums = [
+        max(a.data.shape)
+        for a in launch.arguments
+        if isinstance(a, BufferValue) and a.is_set and _is_float(a.data) and a.data.ndim
+    ]
+    terms = float(max(sums, default=1))
+    unit, limit = _precision(launch)
+    bounds = {}
+    for name, output in outputs.items():
+        values = _float(output)
+        change = np.zeros(values.shape)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for other in perturbed:
+                change = np.maximum(change, np.nan_to_num(np.abs(_float(other[name]) - values), nan=0.0, posinf=0.0))
+        step = _step(output)
+        if output.dtype.kind in "biu":
+            bounds[name] = OutputBound(change, step, np.zeros(values.shape))
+            continue
+        response = np.maximum(_smoothed(change) / _input_change(launch), np.nan_to_num(np.abs(values), posinf=0.0, neginf=0.0))
+        scale = SAFETY * UNIT_ROUNDOFF * unit * growth(terms) * response
+        bounds[name] = OutputBound(scale + SMALLEST_NORMAL, step, np.zeros(values.shape), limit=limit)
+    return bounds
+
+
+def perturbed_launch(launch: Launch, number: int) -> Launch:
+    """Return a launch whose floating-point inputs differ by a few units in the last place, with random signs."""
+    arguments = tuple(
+        replace(a, data=_nudged(a.data, np.random.default_rng([_SEED, number, index]), _input_change(launch)))
+        if isinstance(a, BufferValue) and a.is_set and _is_float(a.data)
+        else a
+        for index, a in enumerate(launch.arguments)
+    )
+    return replace(launch, arguments=arguments)
+
+
+def observed_bounds(
+    bounds: Mapping[str, OutputBound], expected: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]
+) -> dict[str, OutputBound]:
+    """Return bounds that contain the error of the unmodified kernel.
+
+    Args:
+        bounds: Bounds of :func:`output_bounds` or :func:`bounds_of_runs`.
+        expected: Values that a rewrite is compared with.
+        outputs: Outputs of the unmodified kernel.
+    """
+    return {name: _observed(bound, expected[name], outputs[name]) for name, bound in bounds.items()}
+
+
+def shared_factors(trials: Sequence[Mapping[str, OutputBound]]) -> dict[str, float]:
+    """Return the factor of each output for all trials: twice the median ratio, but at least 1."""
+    names = {name for bounds in trials for name in bounds}
+    ratios = {n: [b[n].ratio for b in trials if n in b and b[n].scale.size and b[n].scale.any()] for n in sorted(names)}
+    return {name: max(1.0, _OBSERVED * float(np.median(values))) if values else 1.0 for name, values in ratios.items()}
+
+
+def applied_tolerances(
+    declared: Mapping[str, Tolerance], derived: Mapping[str, NDArray[np.float64]], expected: Mapping[str, NDArray[Any]]
+) -> dict[str, Tolerance | NDArray[np.float64]]:
+    """Return the tolerance of each output: the declared one if it has a note, otherwise the tighter one for each element.
+
+    Args:
+        declared: Tolerances of the kernel description.
+        derived: Allowed absolute errors of :meth:`OutputBound.allowed`.
+        expected: Expected outputs.
+    """
+    applied: dict[str, Tolerance | NDArray[np.float64]] = {}
+    for name, values in expected.items():
+        given, bound = declared.get(name), derived.get(name)
+        if given is not None and (given.note is not None or bound is None):
+            applied[name] = given
+        elif bound is not None:
+            applied[name] = bound if given is None else np.fmin(bound, allowed_errors(values, given))
+    return applied
+
+
+def tolerance_notes(
+    declared: Mapping[str, Tolerance], derived: Mapping[str, NDArray[np.float64]], expected: Mapping[str, NDArray[Any]]
+) -> list[str]:
+    """Return one line for each declared tolerance that is looser than the derived bound, or has a note."""
+    lines = []
+    for name, given in declared.items():
+        text = f"tolerance of {name} (rtol {given.rtol:g}, atol {given.atol:g})"
+        if given.note is not None:
+            lines.append(f"{text}: {given.note}")
+        elif name in derived and (looser := _looser(allowed_errors(expected[name], given), derived[name])):
+            lines.append(
+                f"{text} is looser than the derived error bound in {looser}, where the bound applies; add a note to keep it"
+            )
+    return lines
+
+
+def lenient_tolerances(description: KernelDescription, launch: Launch) -> dict[str, Tolerance | NDArray[np.float64]]:
+    """Return tolerances for a kernel whose precision is unknown: declared ones, otherwise bounds with the largest factor.
+
+    The largest factor allows intermediate results in the least precise floating-point type of the buffers.
+    """
+    undeclared = {a.name for a in launch.arguments if isinstance(a, BufferValue) and a.written} - set(description.tolerance)
+    bounds = (output_bounds(description, launch) if undeclared else None) or {}
+    return {**{n: b.allowed(b.limit) for n, b in bounds.items() if n in undeclared}, **description.tolerance}
+
+
+class _Changes:
+    """Changes of one output in perturbed evaluations."""
+
+    def __init__(self, exact: NDArray[np.float64], squares: NDArray[np.float64], largest: NDArray[np.float64]) -> None:
+        self.exact, self.squares, self.largest = exact, squares, largest
+
+    @classmethod
+    def of(cls, exact: NDArray[Any]) -> _Changes:
+        values = _float(exact)
+        return cls(values, np.zeros(values.shape), np.zeros(values.shape))
+
+    def add(self, perturbed: NDArray[Any], dtype: np.dtype[Any]) -> None:
+        """Add an evaluation; integers change as a whole or not at all."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            one, other = self.exact, _float(perturbed)
+            if dtype.kind in "biu":
+                one, other = np.trunc(one), np.trunc(other)
+            change = np.where(np.isfinite(one) & np.isfinite(other), np.abs(other - one), 0.0)
+        self.squares += np.square(change)
+        self.largest = np.maximum(self.largest, change)
+
+
+def _model(launch: Launch, **changes: Any) -> RoundingModel:
+    return RoundingModel(SAFETY * UNIT_ROUNDOFF, _SEED, **changes)
+
+
+def _perturbations(launch: Launch, first: RoundingModel, *, both_signs: bool) -> list[RoundingModel]:
+    """Return one model per group of operations; the last group contains the inputs."""
+    elements = sum(a.data.size for a in launch.arguments if isinstance(a, BufferValue))
+    most = _GROUPS if elements <= _LARGE_ELEMENTS else _GROUPS_OF_LARGE
+    groups = max(1, min(first.operations, most))
+    signs = (1.0, -1.0) if both_signs else (1.0,)
+    return [_model(launch, groups=groups, active=group, sign=sign) for group in range(groups + 1) for sign in signs]
+
+
+def _evaluated(description: KernelDescription, launch: Launch, model: RoundingModel) -> dict[str, NDArray[Any]] | None:
+    perturbs_inputs = model.active == model.groups
+    rng = np.random.default_rng([model.seed, model.groups])
+
+    def changed(_: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            signs = rng.integers(0, 2, value.shape, np.int8).astype(np.float64) * 2 - 1
+            return model.wrap(value * (1 + model.sign * model.amplitude * signs) if perturbs_inputs else value)
+        return value
+
+    with np.errstate(all="ignore"):
+        return reference_values(description, launch, changed)
+
+
+def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, operations: int) -> OutputBound:
+    zeros = np.zeros(changes.exact.shape)
+    if dtype.kind in "biu":
+        return OutputBound(changes.largest, zeros, zeros, limit=1.0, exact=changes.exact)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = changes.exact.astype(dtype)
+    offset = _difference(_float(rounded), changes.exact)
+    if not operations and not changes.squares.any():
+        return OutputBound(zeros, _step(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
+    return OutputBound(np.sqrt(changes.squares) * unit, _step(rounded), offset, limit=limit, exact=changes.exact)
+
+
+def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) -> OutputBound:
+    values = bound.exact
+    if values is None or output.dtype.kind in "biu":
+        return bound
+    error = _difference(_float(output), values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_reference = np.array_equal(_float(expected), _float(values.astype(expected.dtype)), equal_nan=True)
+    if not is_reference:  # elements outside the validity of the reference, such as overflow in an intermediate result
+        error = np.where(error <= bound.limit * bound.scale + bound.step, error, 0.0)
+    offset = np.maximum(bound.offset, error)
+    excess = (error - bound.step) / np.where(bound.scale > 0, bound.scale, np.inf)
+    ratio = float(max(0.0, excess.max(initial=0.0)))
+    return replace(bound, offset=offset, ratio=ratio, limit=max(bound.limit, _OBSERVED * ratio if is_reference else 0.0))
+
+
+def _precision(launch: Launch) -> tuple[float, float]:
+    """Return the unit roundoff of accumulation relative to f32, and the largest factor of an unmodified kernel."""
+    bits = [_mantissa_bits(a.data.dtype) for a in launch.arguments if isinstance(a, BufferValue) and _is_float(a.data)]
+    unit = _F64_ROUNDOFF / UNIT_ROUNDOFF if max(bits, default=0) > 23 else 1.0
+    lowest = min(bits, default=23)
+    return unit, max(_SUPPORTED, 2.0 ** -(lowest + 1) / (UNIT_ROUNDOFF * unit))
+
+
+def _mantissa_bits(dtype: np.dtype[Any]) -> int:
+    return int(ml_dtypes.finfo(dtype).nmant)  # type: ignore[no-untyped-call]
+
+
+def _step(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the unit in the last place of floats with at most 16 bits, otherwise 0."""
+    magnitude = np.abs(_float(values))
+    if not _is_float(values) or values.dtype.itemsize > 2:
+        return np.zeros(magnitude.shape)
+    info = ml_dtypes.finfo(values.dtype)  # type: ignore[no-untyped-call]
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.where(np.isfinite(magnitude), np.maximum(magnitude, float(info.smallest_normal)), 1.0)))
+    step: NDArray[np.float64] = np.exp2(exponent - int(info.nmant))
+    return step
+
+
+def _input_change(launch: Launch) -> float:
+    """Return the relative change of perturbed inputs: at least half a unit in the last place of their least precise type."""
+    inputs = [a.data.dtype for a in launch.arguments if isinstance(a, BufferValue) and a.is_set and _is_float(a.data)]
+    lowest = min((_mantissa_bits(dtype) for dtype in inputs), default=23)
+    return max(_INPUT_STEPS * UNIT_ROUNDOFF, 2.0**-lowest)
+
+
+def _nudged(data: NDArray[Any], rng: np.random.Generator, change: float) -> NDArray[Any]:
+    signs = rng.integers(0, 2, data.shape, np.int8).astype(np.float64) * 2 - 1
+    with np.errstate(all="ignore"):
+        return (_float(data) * (1 + change * signs)).astype(data.dtype)
+
+
+def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return changes, raised to the root mean square along the axis where that is smallest: two runs are few samples."""
+    if not change.size or not change.ndim:
+        return change
+    means: list[NDArray[np.float64]] = [
+        np.sqrt(np.mean(np.square(change), axis=axis, keepdims=True)) for axis in range(change.ndim)
+    ]
+    smallest = np.broadcast_to(means[0], change.shape)
+    for mean in means[1:]:
+        smallest = np.minimum(smallest, mean)
+    return np.maximum(change, smallest)
+
+
+def _looser(given: NDArray[np.float64], bound: NDArray[np.float64]) -> str | None:
+    count = int(np.count_nonzero(given > bound))
+    return f"{count:,} of {bound.size:,} elements" if count else None
+
+
+def _is_float(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "f" or values.dtype.name.startswith(("bfloat", "float"))
+
+
+def _float(values: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
+        return np.asarray(values).astype(np.float64)
+
+
+def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(one - other)
+    return np.where(np.isfinite(one) & np.isfinite(other), difference, 0.0)
