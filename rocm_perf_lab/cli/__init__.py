@@ -21,6 +21,7 @@ from rocm_perf_lab.cli.optimize import COMMANDS as OPTIMIZE_COMMANDS
 from rocm_perf_lab.cli.profile import profile
 from rocm_perf_lab.cli.replay import replay
 from rocm_perf_lab.cli.schemas import schemas
+from rocm_perf_lab.cli.verify import verify
 
 _OBJECTS_PER_COLLECTION = 50_000
 """Python's default of 700 spends a twentieth of a command of half a second on looking for cycles."""
@@ -45,6 +46,6 @@ def main() -> None:
 
 
 for _command in (
-    analyze, autotune, compare, disassemble, doctor, emulate, metrics, profile, replay, schemas, *OPTIMIZE_COMMANDS,
+    analyze, autotune, compare, disassemble, doctor, emulate, metrics, profile, replay, schemas, verify, *OPTIMIZE_COMMANDS,
 ):  # fmt: skip
     main.add_command(_command)

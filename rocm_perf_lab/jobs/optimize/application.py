@@ -7,11 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench
-from rocm_perf_lab.jobs.optimize.application_source import DEFAULT_BUILD, ApplicationBuilder, ApplicationSource, find_source
+from rocm_perf_lab.jobs.optimize.application_source import (
+    DEFAULT_BUILD,
+    ApplicationBuilder,
+    ApplicationSource,
+    find_source,
+    require_placeholders,
+)
 from rocm_perf_lab.jobs.optimize.bench import read_source, share_of
 from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
 from rocm_perf_lab.jobs.optimize.results import write_results
@@ -75,13 +80,7 @@ class OptimizeApplicationJob:
     ) -> None:
         self._assumed = [name for name, value in (("--source", source), ("--build", build)) if value is None]
         build = build if build is not None else DEFAULT_BUILD
-        missing = [name for name in ("{source}", "{binary}") if name not in build]
-        if missing:
-            raise LabError(
-                f"the build command has no {' and no '.join(missing)}",
-                where=f"--build {shlex.quote(build)}",
-                hint='for example "hipcc -O3 {source} -o {binary}"',
-            )
+        require_placeholders(build)
         arguments = tuple(map(str, command))
         path = Path(source) if source is not None else find_source(arguments[0])
         self._application = ApplicationSource(path, build, arguments)

@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.jobs.optimize.application_device_code import ApplicationDeviceCode
 from rocm_perf_lab.jobs.optimize.bench import share_of
-from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation
-from rocm_perf_lab.optimize.inspection import Inspection
+from rocm_perf_lab.optimize.bench import Evaluation
+from rocm_perf_lab.statistics.interleaving import InterleavedPairs
 from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
-from rocm_perf_lab.target.occupancy import launch_occupancy
-from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
-from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
-from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
-from rocm_perf_lab.toolchain.syntax import read_syntax
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +22,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.optimize.application_source import ApplicationBuilder
     from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
-    from rocm_perf_lab.optimize.bench import MeasuredSource
+    from rocm_perf_lab.optimize.bench import BuiltCandidate, MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.statistics.error_bands import RatioBand
-    from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
+    from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
@@ -71,22 +67,11 @@ class ApplicationBench:
     def build(self, proposal: Proposal) -> BuiltCandidate:
         """Write a proposal's source and compile its device code for guards."""
         path = self.builder.place(proposal)
-        build = self.compile(path)
-        kernel = find_kernel(build.code_object, self.kernel)
-        asked = occupancy_request(kernel, workgroup_size=self.block, dynamic_lds_bytes=0)
-        inspection = Inspection(
-            syntax=read_syntax(self._request(path), compiler=self.compiler, sandbox=self.sandbox),
-            code_object=build.code_object,
-            dependencies=frozenset(str(d) for d in build.dependencies if d.name != path.name),
-            work_items=self.block,
-        )
-        return BuiltCandidate(
-            kernel, build.code_object.sha256, launch_occupancy(self.target, asked).waves_per_simd, build.cached, inspection
-        )
+        return self._device_code.inspected(path, self.compile(path), self.kernel, work_items=self.block)
 
     def compile(self, path: Path, *, fresh: bool = False) -> BuildResult:
         """Compile the device code of a source."""
-        return compile_source(self._request(path), compiler=self.compiler, sandbox=self.sandbox, fresh=fresh)
+        return self._device_code.compile(path, fresh=fresh)
 
     def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
         """Build and run a proposal, compare its outputs, and profile it if they are correct."""
@@ -104,33 +89,23 @@ class ApplicationBench:
         return Evaluation(verification, found.runtime_ns, share_of(found))
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """Compare two sources by pairs of profiled runs in alternating order, or by one emulated duration each."""
+        """Compare two sources by pairs of profiled runs in random order, or by one emulated duration each."""
         if self.band is not None:
             return compare_emulated(old.runtime_ns, new.runtime_ns, self.band)
-        taken = 0
-
-        def measure(count: int) -> list[Pair]:
-            nonlocal taken
-            pairs = [self._pair(old.proposal, new.proposal, taken + n) for n in range(count)]
-            taken += count
-            return pairs
-
-        return compare_sequentially(measure, acceptance)
-
-    def _pair(self, old: Proposal, new: Proposal, number: int) -> Pair:
-        times = {}
-        for proposal in (old, new) if number % 2 == 0 else (new, old):
-            if not self.builder.binary(proposal).exists():  # evaluated before an interruption
-                self.builder.place(proposal)
-                self.builder.build(proposal)
-            command = self.builder.command(proposal)
-            times[proposal.id] = self.time_ns(command, self.builder.directory_of(new) / "comparison" / proposal.id)
-        return times[old.id], times[new.id]
-
-    def _request(self, path: Path) -> CompileRequest:
-        return CompileRequest(
-            source=path,
-            architecture=self.target.architecture,
-            flags=self.builder.application.device_flags(),
-            include_dirs=(self.builder.application.source.absolute().parent,),
+        pairs = InterleavedPairs(
+            lambda: self._time_ns(old.proposal, new.proposal),
+            lambda: self._time_ns(new.proposal, new.proposal),
+            f"{old.proposal.id} {new.proposal.id}",
         )
+        return compare_sequentially(pairs, acceptance)
+
+    def _time_ns(self, proposal: Proposal, new: Proposal) -> float:
+        if not self.builder.binary(proposal).exists():  # evaluated before an interruption
+            self.builder.place(proposal)
+            self.builder.build(proposal)
+        command = self.builder.command(proposal)
+        return self.time_ns(command, self.builder.directory_of(new) / "comparison" / proposal.id)
+
+    @property
+    def _device_code(self) -> ApplicationDeviceCode:
+        return ApplicationDeviceCode(self.builder.application, self.target, self.compiler, self.sandbox)

@@ -130,13 +130,29 @@ class ApplicationBuilder:
             raise ApplicationError(f"the build command failed: {message}", where=shlex.join(command), hint="check --build")
 
 
-def find_source(program: str) -> Path:
+def require_placeholders(build: str) -> None:
+    """Check that a build command names source and binary.
+
+    Raises:
+        LabError: A placeholder is missing.
+    """
+    missing = [name for name in ("{source}", "{binary}") if name not in build]
+    if missing:
+        raise LabError(
+            f"the build command has no {' and no '.join(missing)}",
+            where=f"--build {shlex.quote(build)}",
+            hint=f'for example "{DEFAULT_BUILD}"',
+        )
+
+
+def find_source(program: str, *, command: str = "optimize") -> Path:
     """Return the HIP source of a program: the file with the program's name, or the only file with kernels.
 
     The directory of the program and the working directory are searched.
 
     Args:
         program: First argument of the application's command line.
+        command: Command of `rocm-perf`, for the hint.
 
     Raises:
         LabError: No file has a kernel, or several have and none has the program's name.
@@ -156,7 +172,7 @@ def find_source(program: str) -> Path:
     raise LabError(
         problem,
         where=program,
-        hint=f'rocm-perf optimize {program} --source kernel.hip --build "{DEFAULT_BUILD}"',
+        hint=f'rocm-perf {command} {program} --source kernel.hip --build "{DEFAULT_BUILD}"',
     )
 
 

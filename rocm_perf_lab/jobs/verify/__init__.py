@@ -1,0 +1,1 @@
+"""`verify`: the checks of rewrites without timing, for described kernels and applications."""

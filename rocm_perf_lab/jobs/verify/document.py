@@ -1,0 +1,107 @@
+"""`verify --json`: versioned document of the verdict on one candidate, and its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.profiling.documents import Document, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NAME = "verify.json"
+SCHEMA_FILE = "verify.schema.json"
+Number = int | float | Literal["NaN", "Infinity", "-Infinity"]
+JudgeVerdict = Literal["correct", "wrong", "refused"]
+JudgeStage = Literal["compile", "guard", "build", "run", "gate", "verification"]
+
+
+class BrokenRule(Part):
+    """Guard that refused a candidate."""
+
+    name: str
+    detail: str
+
+
+class VerifyEvidence(Part):
+    """What a stage found. Fields that do not apply to the stage are null.
+
+    For `gate` and `verification`: the trial with its shape (`params`) and kind of inputs, and the worst element of an output.
+    For `run` and `verification` of an application: the `command`; `element` counts lines or bytes from 0.
+    """
+
+    trial: str | None = None
+    params: dict[str, int | float | str] | None = None
+    inputs: str | None = None
+    seed: int | None = None
+    output: str | None = None
+    element: tuple[int, ...] | None = None
+    actual: Number | None = None
+    expected: Number | None = None
+    wrong_elements: int | None = None
+    elements: int | None = None
+    source_line: int | None = None
+    """Line of the candidate that a memory check or the compiler names."""
+    guards: tuple[BrokenRule, ...] = ()
+    command: tuple[str, ...] | None = None
+    details: str | None = None
+    """Further text of the trial: launch, fault, output of the build."""
+
+
+class VerifyDocument(Document):
+    """Verdict on one candidate; `rocm-perf verify --json` prints one document per line, in the order of the options.
+
+    `refused`: a compiler or a guard refused the candidate, and none of its code ran. `wrong`: its code ran, and a memory check
+    or a comparison found a defect. `correct`: no stage found a defect; `not_checked` states what no stage looked at.
+    """
+
+    verdict: JudgeVerdict
+    stage: JudgeStage
+    """Stage that decided; `verification`, the last one, for `correct`."""
+    reason: str
+    evidence: VerifyEvidence
+    candidate: str
+    sha256: str
+    kernel: str
+    source: str
+    """The unmodified source."""
+    command: tuple[str, ...] | None = None
+    """Command line of the application; null for a described kernel."""
+    target: str
+    architecture: str
+    seed: int | None = None
+    """Seed of the trials; `--seed` repeats them. Null for an application."""
+    trials: tuple[str, ...] = ()
+    """Trials, or command lines of an application, that the unmodified source supports."""
+    uncovered: tuple[str, ...] = ()
+    """Branches that no trial took."""
+    assumptions: tuple[str, ...] = ()
+    """Conditions on the launch under which the candidate is correct."""
+    warnings: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    isolation: str
+    """Protection of the compiler, and of the process that ran the candidate."""
+
+    def line(self) -> str:
+        """Return the document as one line of JSON."""
+        return self.model_dump_json()
+
+
+def write_verdicts(path: Path, documents: Sequence[VerifyDocument]) -> None:
+    """Write `verify.json`: a list with one document per candidate that is finished."""
+    rows = [document.model_dump(mode="json") for document in documents]
+    write_text(path, json.dumps(rows, indent=2) + "\n")
+
+
+def export_schema(directory: Path) -> Path:
+    """Write `verify.schema.json`, the schema of one document."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **VerifyDocument.model_json_schema(mode="serialization"),
+    }
+    path = directory / SCHEMA_FILE
+    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
+    return path
