@@ -11,6 +11,7 @@ from rich.text import Text
 from rocm_perf_lab.analysis.diagnosis import NOT_TAKEN
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
+from rocm_perf_lab.optimize.guards import warnings_of
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.optimize.guards import GuardResult
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
@@ -136,7 +138,7 @@ def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str
     """Print one proposal: resources, guards, check, time and verdict."""
     console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")
     if verdict.kernel is not None:
-        guards = ", ".join(f"{g.name} {'ok' if g.passed else '[red]FAILED[/]'}" for g in verdict.guards)
+        guards = ", ".join(f"{g.name} {_guard_state(g)}" for g in verdict.guards)
         cached = " (from the cache)" if verdict.compile_cached else ""
         kernel = verdict.kernel
         console.print(
@@ -144,6 +146,8 @@ def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str
             f"{verdict.occupancy_waves:g} waves per SIMD{cached}"
         )
         console.print(f"  guards    {guards}")
+    for warning in warnings_of(verdict.guards):
+        console.print(f"  [yellow]warning[/]   {escape(warning)}", soft_wrap=True)
     if verdict.verification is not None:
         state = "correct" if verdict.verification.passed else "[red]wrong[/]"
         console.print(f"  check     {state}: {escape(str(verdict.verification))}", soft_wrap=True)
@@ -155,6 +159,12 @@ def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str
         console.print(f"  verdict   [yellow]not accepted[/]: {escape(verdict.reason)}", soft_wrap=True)
     else:
         console.print(f"  verdict   [yellow]rejected[/] at {verdict.stage}: {escape(verdict.reason)}", soft_wrap=True)
+
+
+def _guard_state(result: GuardResult) -> str:
+    if result.passed:
+        return "ok"
+    return "[red]FAILED[/]" if result.rejects else "[yellow]warning[/]"
 
 
 def verdict_table(verdicts: tuple[Verdict, ...], time_kind: str) -> Table:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.optimize.guards import check_before_compilation, rejections_of
 from rocm_perf_lab.optimize.inspection import inspected_candidate
+from rocm_perf_lab.optimize.source_tree import SourceUnit
 from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.policy import TrialPolicy
@@ -87,6 +89,12 @@ class CandidateChecker:
 
     def check(self, source: Path) -> CandidateResult:
         """Return the first stage that rejects a source, or `right`."""
+        if self._baseline is not None:
+            unread = SourceUnit(source.read_bytes(), self._description.entry)
+            checked = check_before_compilation(self._guards, self._baseline.source, unread)
+            refused = rejections_of(checked)
+            if refused is not None:
+                return CandidateResult("guard", refused, guards=checked)
         try:
             candidate = self._inspected(source)
         except LabError as error:
@@ -94,9 +102,9 @@ class CandidateChecker:
         guards: tuple[GuardResult, ...] = ()
         if self._baseline is not None and candidate is not None:
             guards = tuple(guard.check(self._baseline, candidate) for guard in self._guards)
-        broken = [r for r in guards if not r.passed]
-        if broken:
-            return CandidateResult("guard", "; ".join(f"{r.name}: {r.detail}" for r in broken), guards=guards)
+        refused = rejections_of(guards)
+        if refused is not None:
+            return CandidateResult("guard", refused, guards=guards)
         return replace(self._tried(source), guards=guards)
 
     def _tried(self, source: Path) -> CandidateResult:

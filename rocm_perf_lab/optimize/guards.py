@@ -8,14 +8,19 @@ a rewrite may do whatever the unmodified kernel already does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocm_perf_lab.optimize.inspection import CandidateSource
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
 
 
+Severity = Literal["error", "warning"]
+"""`error` rejects a rewrite; a `warning` is reported, and trials and measurement decide."""
 _ADDABLE_QUALIFIERS = frozenset({"const", "__restrict__", "__restrict"})
 
 
@@ -26,6 +31,12 @@ class GuardResult:
     name: str
     passed: bool
     detail: str
+    severity: Severity = "error"
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the rewrite is rejected: an error, not a warning."""
+        return not self.passed and self.severity == "error"
 
 
 class Guard(Protocol):
@@ -34,6 +45,30 @@ class Guard(Protocol):
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
         """Check a candidate."""
         ...
+
+
+@runtime_checkable
+class SourceGuard(Protocol):
+    """Guard that also checks the text before any compiler opens it."""
+
+    def check_source(self, baseline: SourceUnit, candidate: SourceUnit) -> GuardResult:
+        """Check the text of a candidate."""
+        ...
+
+
+def check_before_compilation(guards: Sequence[Guard], baseline: SourceUnit, candidate: SourceUnit) -> tuple[GuardResult, ...]:
+    """Return the results of the guards that check a text before it is compiled."""
+    return tuple(guard.check_source(baseline, candidate) for guard in guards if isinstance(guard, SourceGuard))
+
+
+def rejections_of(results: Sequence[GuardResult]) -> str | None:
+    """Return the reasons of the guards that reject a rewrite, or None if no guard does."""
+    return "; ".join(f"{r.name}: {r.detail}" for r in results if r.rejects) or None
+
+
+def warnings_of(results: Sequence[GuardResult]) -> tuple[str, ...]:
+    """Return the warnings of guards, with their names."""
+    return tuple(f"{r.name}: {r.detail}" for r in results if not r.passed and not r.rejects)
 
 
 class SameSignature:
@@ -56,7 +91,15 @@ class SameSignature:
 
 
 class NoNewSpills:
-    """Register spills and scratch memory do not grow."""
+    """Register spills and scratch memory do not grow.
+
+    Args:
+        severity: `warning` lets the measurement decide.
+    """
+
+    def __init__(self, *, severity: Severity = "warning") -> None:
+        self._severity = severity
+        self.rule = f"Register spills and scratch memory do not grow{_consequence(severity)}."
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
         """Compare spill counts and scratch bytes in the metadata."""
@@ -70,7 +113,7 @@ class NoNewSpills:
             )
             if new > old
         ]
-        return GuardResult("spills", not grown, ", ".join(grown) or "none added")
+        return GuardResult("spills", not grown, ", ".join(grown) or "none added", self._severity)
 
 
 class OccupancyFloor:
@@ -79,14 +122,16 @@ class OccupancyFloor:
     Args:
         min_waves_per_simd: Smallest accepted occupancy, unless the baseline's is lower.
         max_loss: Largest accepted loss relative to the baseline.
+        severity: `warning` lets the measurement decide; a kernel that cannot run at all is always an error.
     """
 
-    def __init__(self, *, min_waves_per_simd: float = 2.0, max_loss: float = 0.5) -> None:
+    def __init__(self, *, min_waves_per_simd: float = 2.0, max_loss: float = 0.5, severity: Severity = "warning") -> None:
+        self._severity = severity
         self._min_waves = min_waves_per_simd
         self._max_loss = max_loss
         self.rule = (
             f"Occupancy falls by at most {max_loss:.0%}, and not below {min_waves_per_simd:g} waves per SIMD "
-            "unless the unmodified kernel has fewer."
+            f"unless the unmodified kernel has fewer{_consequence(severity)}."
         )
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
@@ -94,7 +139,7 @@ class OccupancyFloor:
         before, after = baseline.occupancy_waves, candidate.occupancy_waves
         floor = max(min(self._min_waves, before), before * (1 - self._max_loss))
         detail = f"{after:g} waves per SIMD, baseline {before:g}, floor {floor:g}"
-        return GuardResult("occupancy", after >= floor, detail)
+        return GuardResult("occupancy", after >= floor, detail, self._severity if after > 0 else "error")
 
 
 class RegisterBudget:
@@ -103,18 +148,21 @@ class RegisterBudget:
     Args:
         max_vgprs: Limit of VGPRs, accumulation VGPRs included; a baseline above the limit may keep its count.
         max_agprs: Limit of accumulation VGPRs.
+        severity: `warning` lets the measurement decide.
     """
 
-    def __init__(self, *, max_vgprs: int = 256, max_agprs: int = 256) -> None:
+    def __init__(self, *, max_vgprs: int = 256, max_agprs: int = 256, severity: Severity = "warning") -> None:
+        self._severity = severity
         self._limits = {"VGPRs": max_vgprs, "AGPRs": max_agprs}
-        self.rule = f"A work-item uses at most {max_vgprs} VGPRs, AGPRs included, and {max_agprs} AGPRs."
+        self.rule = f"A work-item uses at most {max_vgprs} VGPRs, AGPRs included, and {max_agprs} AGPRs{_consequence(severity)}."
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
         """Compare register counts in the metadata."""
         before = {"VGPRs": baseline.kernel.vgpr_count, "AGPRs": baseline.kernel.agpr_count}
         after = {"VGPRs": candidate.kernel.vgpr_count, "AGPRs": candidate.kernel.agpr_count}
         over = [f"{after[n]} {n}, at most {limit}" for n, limit in self._limits.items() if after[n] > max(limit, before[n])]
-        return GuardResult("registers", not over, "; ".join(over) or ", ".join(f"{count} {n}" for n, count in after.items()))
+        detail = "; ".join(over) or ", ".join(f"{count} {n}" for n, count in after.items())
+        return GuardResult("registers", not over, detail, self._severity)
 
 
 class SameGeometry:
@@ -145,6 +193,10 @@ class LdsWithinTarget:
         """Compare static LDS with the limit."""
         used = candidate.kernel.lds_bytes
         return GuardResult("lds", used <= self._limit, f"{used:,} of {self._limit:,} bytes")
+
+
+def _consequence(severity: Severity) -> str:
+    return "; more is a warning, and the measurement decides" if severity == "warning" else ""
 
 
 def _only_qualifiers_added(before: str, after: str) -> bool:

@@ -1,133 +1,223 @@
-"""Guards on the source text: host code, other kernels, includes, macros and pragmas do not change.
+"""Guard on the source text outside the kernel: host code and other kernels do not change.
 
-Directives are found as the compiler finds them: continued lines are joined, comments and strings removed. The files that the
-compiler read are compared too, so that an include cannot be hidden by its spelling.
+A rewrite may add device functions, types, constants, aliases and namespaces, and may change those that only the kernel uses.
+Names that host code, other kernels or the kernel's declaration use keep their meaning.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.guards import GuardResult
-from rocm_perf_lab.optimize.syntax_nodes import line_of, specifiers_of, text_of, walk, words_of
+from rocm_perf_lab.optimize.syntax_nodes import (
+    function_declarator,
+    function_name,
+    line_of,
+    specifiers_of,
+    text_of,
+    walk,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from tree_sitter import Node
 
     from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
-_TOKENS = re.compile(
-    r"""(?P<kept>R"(?P<mark>[^()\\\s]{0,16})\((?:.|\n)*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
-    r"""|(?P<comment>//[^\n]*|/\*(?:.|\n)*?(?:\*/|\Z))""",
+_TYPES = frozenset({"struct_specifier", "class_specifier", "enum_specifier", "union_specifier"})
+_NAMES = frozenset(
+    {"alias_declaration", "type_definition", "using_declaration", "namespace_alias_definition", "concept_definition"}
 )
-_DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:\#|%:|\?\?=)[ \t]*(?P<text>[^\n]*)", re.MULTILINE)
-_PLACE_AND_TIME = re.compile(
-    r"\b__(?:FILE|FILE_NAME|BASE_FILE|TIME|DATE|TIMESTAMP|COUNTER|INCLUDE_LEVEL)__\b|\b__has_(?:include|embed)(?:_next)?\b"
-)
-"""Macros whose value depends on path, time and number of compilations."""
-_PRAGMA_OPERATOR = re.compile(r"\b(?:_Pragma|__pragma)\s*\(")
-_CLANG_HINT = r"(?:unroll|interleave|vectorize)\w*\s*\(\s*\w+\s*\)"
-_LOOP_HINT = re.compile(
-    rf"#pragma\s+(?:unroll(?:\s*\(?\s*\d+\s*\)?)?|nounroll|clang\s+loop\s+{_CLANG_HINT}(?:\s+{_CLANG_HINT})*)"
-)
-_ALLOWED_ITEMS = frozenset(
-    {"struct_specifier", "class_specifier", "enum_specifier", "union_specifier", "alias_declaration", "type_definition",
-     "static_assert_declaration", "using_declaration", ";"}
-)  # fmt: skip
+_WITHOUT_EFFECT = frozenset({"static_assert_declaration", ";", "empty_statement"})
 _CONTAINERS = frozenset({"namespace_definition", "linkage_specification"})
-
-
-class SameDirectives:
-    """No new includes, macros, conditions, pragmas or macros for file and time; loop unrolling pragmas are allowed."""
-
-    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
-        """Compare the directives of both texts and the files that the compiler read."""
-        before, after = (_directives(c.source.content.decode(errors="replace")) for c in (baseline, candidate))
-        changed = [f"{text} is new" for text in (after - before)] + [f"{text} is missing" for text in (before - after)]
-        if changed:
-            return GuardResult("directives", False, "; ".join(changed[:3]))
-        files = sorted(candidate.inspected.dependencies - baseline.inspected.dependencies)
-        if files:
-            return GuardResult("directives", False, f"reads {', '.join(files[:3])}, which the unmodified source does not")
-        return GuardResult("directives", True, "unchanged")
+_CONDITIONALS = frozenset({"preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef"})
+_DIRECTIVES = frozenset({"preproc_def", "preproc_function_def", "preproc_call", "preproc_include", "preproc_directive"})
+_CALLS = frozenset({"call_expression", "lambda_expression", "new_expression", "statement_expression", "assignment_expression"})
 
 
 class SameHostCode:
-    """Code outside the kernel and device functions does not change: host code, other kernels, launches."""
+    """Code outside the kernel and device functions does not change: host code, other kernels, launches. Device functions, types,
+    constants and namespaces may be added under names that this code does not use."""
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
-        """Check that every item of the unmodified file is present, in order, and that new items are types or constants."""
-        before = [item.tokens for item in fixed_items(baseline.source)]
-        rest = iter(fixed_items(candidate.source))
-        for tokens in before:
-            for item in rest:
-                if item.tokens == tokens:
-                    break
-                if not _is_harmless(item.kind, item.tokens):
-                    return GuardResult("host", False, f"line {item.line} is new: {_shortened(item.tokens)}")
-            else:
-                return GuardResult("host", False, f"changed or missing: {_shortened(tokens)}")
-        extra = next((item for item in rest if not _is_harmless(item.kind, item.tokens)), None)
-        if extra is not None:
-            return GuardResult("host", False, f"line {extra.line} is new: {_shortened(extra.tokens)}")
+        """Check that fixed items are present, in order, and that new items cannot change their meaning."""
+        expected, words = _required(baseline.source)
+        position = 0
+        for item in fixed_items(candidate.source):
+            if position < len(expected) and item.tokens == expected[position].tokens:
+                position += 1
+                continue
+            why = _reason(candidate.source, item, words)
+            if why is not None:
+                return GuardResult("host", False, f"line {item.line} {why}: {_shortened(item.tokens)}")
+        if position < len(expected):
+            return GuardResult("host", False, f"changed or missing: {_shortened(expected[position].tokens)}")
         return GuardResult("host", True, "unchanged")
 
 
-def _is_harmless(kind: str, tokens: str) -> bool:
-    return kind in _ALLOWED_ITEMS or (kind == "declaration" and "constexpr" in tokens.split())
+@dataclass(frozen=True)
+class FixedItem:
+    """Top-level item of a file other than the kernel and device functions.
+
+    `tokens` has no white space and comments; it begins with the namespaces and preprocessor conditions around the item.
+    """
+
+    kind: str
+    line: int
+    tokens: str
+    node: Node = field(compare=False, repr=False)
+
+
+def fixed_items(unit: SourceUnit) -> tuple[FixedItem, ...]:
+    """Return all top-level items except the kernel, device-only functions and directives, in source order."""
+    return tuple(_items(unit, unit.root, ""))
+
+
+def fixed_words(unit: SourceUnit) -> frozenset[str]:
+    """Return the identifiers of the code that a rewrite must not change."""
+    return _required(unit)[1]
+
+
+def _required(unit: SourceUnit) -> tuple[Sequence[FixedItem], frozenset[str]]:
+    """Return the items that must not change, and their identifiers.
+
+    These are host code, other kernels, and the types and constants that these or the kernel's declaration use.
+    """
+    items = fixed_items(unit)
+    required = {item for item in items if _reason(unit, item, frozenset()) is not None}
+    words = set(words_of(text_of(function_declarator(unit.kernel)))) | set(specifiers_of(unit.kernel))
+    size = -1
+    while size != len(required) + len(words):
+        size = len(required) + len(words)
+        words |= {word for item in required for word in words_of(item.tokens)}
+        words |= {inner for word in tuple(words) for inner in unit.expanded(word)}
+        required |= {item for item in items if _introduced(item.node) & words}
+    return [item for item in items if item in required], frozenset(words)
+
+
+def _items(unit: SourceUnit, container: Node, around: str) -> Iterator[FixedItem]:
+    for node in container.children:
+        body = node.child_by_field_name("body")
+        if node.type == "comment" or node.type in _DIRECTIVES or (not node.is_named and node.type != ";"):
+            continue
+        if node.type in _CONDITIONALS:
+            condition = node.child_by_field_name("condition") or node.child_by_field_name("name")
+            kind = node.children[0].type
+            yield from _items(unit, node, f"{around}{kind} {text_of(condition)} ")
+        elif container.type in _CONDITIONALS and node in (
+            container.child_by_field_name("condition"),
+            container.child_by_field_name("name"),
+        ):
+            continue
+        elif node.type in _CONTAINERS and body is not None and body.type == "declaration_list":
+            yield from _items(unit, body, f"{around}{_tokens(node, without=body)} ")
+        elif node.type == "linkage_specification" and body is not None and _is_free(unit, body):
+            continue
+        elif not _is_free(unit, node):
+            yield FixedItem(node.type, line_of(node), around + _tokens(node), node)
+
+
+def _reason(unit: SourceUnit, item: FixedItem, fixed: frozenset[str]) -> str | None:
+    """Return why a new item is refused; None if it has no effect on other code."""
+    node = _inside_template(item.node)
+    taken = sorted(_introduced(node) & fixed)
+    if taken:
+        return f"changes {taken[0]}, which host code, other kernels or the kernel's declaration use"
+    words = _specifiers(unit, node)
+    harmless = (
+        node.type in _WITHOUT_EFFECT
+        or node.type in _NAMES
+        or (node.type in _TYPES and not _has_static_state(unit, node) and "::" not in text_of(node.child_by_field_name("name")))
+        or (node.type == "template_instantiation" and "__global__" not in words_of(text_of(node)))
+        or (node.type == "declaration" and _is_constant(node, words))
+        or (node.type == "function_definition" and _is_helper(node, words))
+    )
+    return None if harmless else "is new"
+
+
+def _is_constant(node: Node, words: set[str]) -> bool:
+    if any(child.type in _TYPES and child.child_by_field_name("body") is not None for child in node.named_children):
+        return False
+    if words & {"constexpr", "__constant__", "__device__", "__shared__"}:
+        return "__managed__" not in words
+    return "const" in words and not any(inner.type in _CALLS for inner in walk(node))
+
+
+def _is_helper(node: Node, words: set[str]) -> bool:
+    return (
+        bool(words & {"constexpr", "__device__"}) and "__global__" not in words and not function_name(node).startswith("operator")
+    )
+
+
+def _has_static_state(unit: SourceUnit, node: Node) -> bool:
+    """Return whether a type has static data members, which host code initialises."""
+    fields = (inner for inner in walk(node) if inner.type == "field_declaration")
+    return any(
+        "static" in (words := _specifiers(unit, inner)) and "constexpr" not in words for inner in fields if not _is_method(inner)
+    )
+
+
+def _is_method(declaration: Node) -> bool:
+    return any(child.type == "function_declarator" for child in declaration.named_children)
+
+
+def _introduced(node: Node) -> frozenset[str]:
+    """Return the names that an item declares."""
+    node = _inside_template(node)
+    if node.type == "function_definition":
+        return frozenset({function_name(node)})
+    if node.type == "using_declaration":
+        return frozenset(words_of(text_of(node))[-1:])
+    if node.type == "type_definition":
+        return frozenset(words_of(text_of(node.child_by_field_name("declarator")))[-1:])
+    if node.type in _TYPES or node.type in _NAMES:
+        names = words_of(text_of(node.child_by_field_name("name")).partition("<")[0])
+        return frozenset(names) | (_enumerators(node) if node.type == "enum_specifier" else frozenset())
+    if node.type == "declaration":
+        return frozenset(name for child in node.children_by_field_name("declarator") for name in _declared(child))
+    return frozenset()
+
+
+def _enumerators(node: Node) -> frozenset[str]:
+    return frozenset(text_of(inner.child_by_field_name("name")) for inner in walk(node) if inner.type == "enumerator")
+
+
+def _declared(declarator: Node) -> Iterator[str]:
+    while (inner := declarator.child_by_field_name("declarator")) is not None:
+        declarator = inner
+    yield from words_of(text_of(declarator))[-1:]
+
+
+def _inside_template(node: Node) -> Node:
+    while node.type == "template_declaration":
+        node = next((child for child in reversed(node.named_children) if child.type != "comment"), node)
+    return node
+
+
+def _specifiers(unit: SourceUnit, node: Node) -> set[str]:
+    """Return the words before the declarator, with the words in their macros."""
+    if node.type == "function_definition":
+        words = set(specifiers_of(node))
+    else:
+        first = node.child_by_field_name("declarator")
+        end = first.start_byte if first is not None else node.end_byte
+        words = {
+            w for child in node.children if child.start_byte < end and child.type not in _TYPES for w in words_of(text_of(child))
+        }
+    return words | {inner for word in tuple(words) for inner in unit.expanded(word)}
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _directives(text: str) -> Counter[str]:
-    joined = re.sub(r"(?:\\|\?\?/)[ \t]*\r?\n", "", text.replace("\r\n", "\n"))
-    code = _TOKENS.sub(lambda match: match["kept"] or " ", joined)
-    found: Iterable[str] = ("#" + " ".join(match["text"].split()) for match in _DIRECTIVE.finditer(code))
-    names = (match[0] for match in _PLACE_AND_TIME.finditer(code))
-    operators = (f"_Pragma {code[match.start() : match.end() + 60]}" for match in _PRAGMA_OPERATOR.finditer(code))
-    return Counter(text for text in (*found, *names, *operators) if text != "#" and not _LOOP_HINT.fullmatch(text))
-
-
-@dataclass(frozen=True)
-class FixedItem:
-    """Top-level item of a file that a rewrite must not change; `tokens` without white space and comments."""
-
-    kind: str
-    line: int
-    tokens: str
-
-
-def fixed_items(unit: SourceUnit) -> tuple[FixedItem, ...]:
-    """Return all top-level items except the kernel and device-only functions, in source order."""
-    return tuple(_fixed(unit, unit.root))
-
-
-def _fixed(unit: SourceUnit, container: Node) -> Iterator[FixedItem]:
-    for node in container.children:
-        if node.type in ("comment", "{", "}"):
-            continue
-        body = node.child_by_field_name("body")
-        if node.type in _CONTAINERS and body is not None and body.type == "declaration_list":
-            yield FixedItem(node.type, line_of(node), _tokens(node, without=body))
-            yield from _fixed(unit, body)
-        elif node.type == "linkage_specification" and body is not None and _is_free(unit, body):
-            continue
-        elif not _is_free(unit, node):
-            yield FixedItem(node.type, line_of(node), _tokens(node))
-
-
 def _is_free(unit: SourceUnit, node: Node) -> bool:
     """Return whether a rewrite may change an item: the kernel, and device-only functions and their templates."""
-    if node.type == "template_declaration":
-        node = next((child for child in node.named_children if child.type == "function_definition"), node)
+    node = _inside_template(node)
     if node.type == "declaration":  # a prototype
         words = set(words_of(text_of(node)))
         return "__device__" in words and not words & {"__host__", "__constant__"} and _has_prototype(node)
@@ -135,8 +225,7 @@ def _is_free(unit: SourceUnit, node: Node) -> bool:
         return False
     if node == unit.kernel:
         return True
-    words = set(specifiers_of(node))
-    words |= {inner for word in tuple(words) for inner in unit.expanded(word)}
+    words = _specifiers(unit, node)
     return "__device__" in words and not words & {"__host__", "__global__"}
 
 

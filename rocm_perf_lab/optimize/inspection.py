@@ -37,12 +37,14 @@ class Inspection:
         code_object: Compiled code.
         dependencies: Files that the compiler read, except the source itself.
         work_items: Work-items per workgroup of the launch.
+        file: Path of the source as the compiler names it.
     """
 
     syntax: SyntaxNode
     code_object: CodeObject
     dependencies: frozenset[str]
     work_items: int
+    file: str
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def inspect(
         code_object=build.code_object,
         dependencies=frozenset(str(path) for path in build.dependencies if path.name != source.name),
         work_items=work_items,
+        file=str(source),
     )
 
 

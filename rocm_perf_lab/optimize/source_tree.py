@@ -35,6 +35,9 @@ PRAGMA = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 """A pragma line with its line end, or the `_Pragma` operator."""
+_PRAGMA_MACRO = re.compile(
+    rb"""^[ \t]*\#[ \t]*define[ \t]+(?P<name>\w+)(?:\([^()\n]*\))?[ \t]+(?:_Pragma[ \t]*\([^\n]*\)[ \t]*)+$""", re.MULTILINE
+)
 
 
 class SourceError(LabError):
@@ -54,7 +57,7 @@ class SourceUnit:
         import tree_sitter_cuda
         from tree_sitter import Language, Parser
 
-        blanked = PRAGMA.sub(lambda match: re.sub(rb"[^\r\n]", b" ", match[0]), self.content)
+        blanked = _without_pragma_macros(PRAGMA.sub(_blank, self.content), self.content)
         return Parser(Language(tree_sitter_cuda.language())).parse(blanked).root_node
 
     @cached_property
@@ -173,6 +176,22 @@ class SourceUnit:
         """Return whether the specifiers contain `__global__` or a macro for it."""
         words = specifiers_of(function)
         return any(word == "__global__" or "__global__" in self.expanded(word) for word in words)
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return re.sub(rb"[^\r\n]", b" ", match[0])
+
+
+def _without_pragma_macros(blanked: bytes, content: bytes) -> bytes:
+    """Blank the uses of macros that only contain pragmas; the grammar does not allow them before a loop either."""
+    names = [match["name"] for match in _PRAGMA_MACRO.finditer(content)]
+    if not names:
+        return blanked
+    uses = re.compile(
+        rb"^[ \t]*\#[ \t]*(?:define|undef)[ \t]+(?:%s)\b[^\n]*|\b(?:%s)\b[ \t]*(?:\([^()\n]*\))?" % ((b"|".join(names),) * 2),
+        re.MULTILINE,
+    )
+    return uses.sub(_blank, blanked)
 
 
 def parse_source(content: bytes, entry: str) -> SourceUnit:

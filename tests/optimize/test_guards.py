@@ -178,7 +178,12 @@ def test_const_in_the_mangled_name_is_rejected(tmp_path: Path) -> None:
 def test_rules_of_guards_contain_their_limits() -> None:
     told = guard_rules(configured_guards())
 
-    assert "A work-item uses at most 256 VGPRs, AGPRs included, and 256 AGPRs." in told
-    assert "Occupancy falls by at most 75%, and not below 2 waves per SIMD unless the unmodified kernel has fewer." in told
+    assert any(
+        rule.startswith("A work-item uses at most 256 VGPRs, AGPRs included, and 256 AGPRs; more is a warning") for rule in told
+    )
+    assert any(
+        rule.startswith("Occupancy falls by at most 75%, and not below 2 waves per SIMD unless the unmodified kernel has fewer; ")
+        for rule in told
+    )
     assert "A workgroup uses at most 65,536 bytes of LDS." in told
     assert all("\n" not in rule for rule in told)

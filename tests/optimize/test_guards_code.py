@@ -32,7 +32,7 @@ def candidate(
     text = TWO_KERNELS.format(shared=shared, more=more, own=own)
     code_object = build_hip(text, directory).code_object
     syntax = read_syntax(CompileRequest(write_source(text, directory)), compiler=the_compiler())
-    inspection = Inspection(syntax, code_object, frozenset(), 64)
+    inspection = Inspection(syntax, code_object, frozenset(), 64, "")
     return CandidateSource(parse_source(text.encode(), "rewritten"), find_kernel(code_object, "rewritten"), 8.0, inspection)
 
 
@@ -72,7 +72,7 @@ def test_a_template_with_another_instance_is_rejected_with_a_hint(tmp_path: Path
         syntax = read_syntax(CompileRequest(write_source(text, directory)), compiler=the_compiler())
         kernel = find_kernel(code_object, "scaled<float>")
         unit = parse_source(text.encode(), "scaled<float>")
-        both.append(CandidateSource(unit, kernel, 8.0, Inspection(syntax, code_object, frozenset(), 64)))
+        both.append(CandidateSource(unit, kernel, 8.0, Inspection(syntax, code_object, frozenset(), 64, "")))
 
     result = SameCodeObject().check(*both)
 

@@ -53,7 +53,12 @@ class LlmPromptJob:
         profiled = bench.run(bench.compile(kernel.source_path), lab.output_dir / "baseline")
         require_correct(profiled, lab)
         guards = [
-            build(row, where=f"optimizer.guards[{i}]", target=lab.config.target)
+            build(
+                row,
+                where=f"optimizer.guards[{i}]",
+                target=lab.config.target,
+                inline_assembly=lab.config.optimizer.inline_assembly,
+            )
             for i, row in enumerate(lab.config.optimizer.guards)
         ]
         facts = facts_of(lab.output_dir / "baseline", kernel)

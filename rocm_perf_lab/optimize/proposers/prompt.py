@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.resources import resource_dir
+from rocm_perf_lab.optimize.guards import warnings_of
 from rocm_perf_lab.optimize.proposers.model import ChatMessage
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
         "outcome": "accepted" if verdict.accepted else f"rejected at {verdict.stage}",
         "reason": verdict.reason,
         "improvement": verdict.improvement,
+        "warnings": warnings_of(verdict.guards),
     }
 
 
