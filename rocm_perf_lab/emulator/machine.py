@@ -244,17 +244,14 @@ class EmulatedGpu:
                 services=self._host_services(loaded, kernel, translated, kernarg_address),
                 source_line=source_line,
                 named_barriers=bool(kernel.language),
-                sampling=self._sampling(loaded, kernel, geometry, translated),
+                sampling=self._sampling(translated),
             )
 
-    def _sampling(
-        self, loaded: LoadedCodeObject, kernel: KernelMetadata, geometry: Geometry, translated: TranslatedKernel
-    ) -> Sampling | None:
+    def _sampling(self, translated: TranslatedKernel) -> Sampling | None:
         if self._sample is None:
             return None
-        launch = f"{loaded.code_object.sha256} {kernel.symbol} {geometry}".encode()
         dependent = results_depend_on_order(translated.program)
-        return Sampling(self._sample.workgroups, self._sample.seed_of(launch), self._target.xcds, dependent)
+        return Sampling(self._sample.workgroups, self._sample.seed, self._target.xcds, dependent)
 
     def _host_services(
         self, loaded: LoadedCodeObject, kernel: KernelMetadata, translated: TranslatedKernel, kernarg_address: int

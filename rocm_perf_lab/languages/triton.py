@@ -44,15 +44,32 @@ class TritonLanguage(Language):
         request = TritonRequest(
             source=source,
             entry=kernel.entry,
-            arguments=tuple(_triton_argument(a, kernel) for a in kernel.arguments if not isinstance(a, StructArgument)),
-            constexprs={name: _constexpr(name, value, kernel) for name, value in kernel.constexprs.items()},
-            options={
-                name: evaluate(value, kernel.params, where=f"kernel.options.{name}") for name, value in kernel.options.items()
-            },
+            arguments=_triton_arguments(kernel),
+            constexprs=_constexprs(kernel),
+            options=_options(kernel),
             architecture=settings.architecture,
             import_dirs=kernel.include_paths,
         )
         return compile_triton(request, cache_dir=settings.cache_dir)
+
+    def build_values(self, kernel: KernelSpec) -> Mapping[str, object]:
+        """Return constants, options, and the properties of arguments for which Triton specialises."""
+        from rocm_perf_lab.languages.triton_build import specialising
+
+        arguments = {argument.name: specialising(argument) for argument in _triton_arguments(kernel)}
+        return {**_constexprs(kernel), **_options(kernel), **arguments}
+
+
+def _triton_arguments(kernel: KernelSpec) -> tuple[TritonArgument, ...]:
+    return tuple(_triton_argument(a, kernel) for a in kernel.arguments if not isinstance(a, StructArgument))
+
+
+def _constexprs(kernel: KernelSpec) -> dict[str, Any]:
+    return {name: _constexpr(name, value, kernel) for name, value in kernel.constexprs.items()}
+
+
+def _options(kernel: KernelSpec) -> dict[str, Any]:
+    return {name: evaluate(value, kernel.params, where=f"kernel.options.{name}") for name, value in kernel.options.items()}
 
 
 def _constexpr(name: str, value: Any, kernel: KernelSpec) -> Any:

@@ -132,7 +132,7 @@ def _message(request: TritonRequest) -> dict[str, Any]:
     return {
         "source": request.source.name,
         "entry": request.entry,
-        "arguments": [_specialising(argument) for argument in request.arguments],
+        "arguments": [specialising(argument) for argument in request.arguments],
         "constexprs": dict(request.constexprs),
         "options": dict(request.options),
         "architecture": request.architecture,
@@ -140,7 +140,7 @@ def _message(request: TritonRequest) -> dict[str, Any]:
     }
 
 
-def _specialising(argument: TritonArgument) -> dict[str, Any]:
+def specialising(argument: TritonArgument) -> dict[str, Any]:
     """Return an argument without the parts of its value that do not change the code, so that other sizes share a build."""
     row = asdict(argument)
     if argument.integer is not None:

@@ -1,29 +1,51 @@
-"""Configuration `optimizer.verification`: allowed differences in results, and the seed of trials.
+"""Configuration `optimizer.verification`: allowed differences in results, number of trials, and their seed.
 
-This module has no imports besides pydantic, so that reading the configuration stays fast.
+This module has no imports besides pydantic and the standard library, so that reading the configuration stays fast.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+
+_SEED_BITS = 31
 
 
 class TrialPolicy(BaseModel):
-    """Allowed differences in results, and the seed of trials.
+    """Allowed differences in results, number of trials, and their seed.
 
     Args:
-        seed: Seed of inputs.
+        seed: Seed of shapes and inputs; None draws a secret one per run (see :func:`seeded`).
         reassociate: Floating-point results may differ from the unmodified kernel's within tolerance, for example because of
             a different order of sums; otherwise every stable byte must be identical.
         nan: `same` requires NaN and infinity exactly where the unmodified kernel has them; `ignore` does not compare there.
         in_place: A rewrite must support an output that shares memory with an input if the unmodified kernel does.
+        shapes: Small shapes, in which every size has each residue modulo this number; as many shapes are tried in which one
+            size is long.
+        instructions: Wave instructions of the unmodified kernel in all trials; trials beyond them are left out.
+        builds: Builds of one source, for languages whose compiler specialises code for a shape.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: NonNegativeInt = 20_261_121
+    seed: NonNegativeInt | None = None
     reassociate: bool = True
     nan: Literal["same", "ignore"] = "same"
     in_place: bool = True
+    shapes: PositiveInt = 64
+    instructions: PositiveInt = 12_000_000
+    builds: PositiveInt = 8
+
+
+def drawn_seed() -> int:
+    """Return a secret seed."""
+    return secrets.randbits(_SEED_BITS)
+
+
+def seeded(policy: TrialPolicy, recorded: int | None = None) -> TrialPolicy:
+    """Return the policy with a seed: its own, else the recorded one of an interrupted run, else a secret one."""
+    if policy.seed is not None:
+        return policy
+    return policy.model_copy(update={"seed": recorded if recorded is not None else drawn_seed()})

@@ -15,6 +15,7 @@ import numpy as np
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.emulator import launch_loaded
 from rocm_perf_lab.device.protocol import BufferValue, Finding
+from rocm_perf_lab.verify.placement import place_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Device, Launch
+    from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
     from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.emulator.translation import KernelTranslator
     from rocm_perf_lab.target.model import Target
 
 _CANARY_BYTES = 4096
@@ -38,15 +41,27 @@ class TrialRun:
         buffers: Content after the last dispatch, by buffer name.
         findings: Findings of all dispatches.
         instructions: Wave instructions of the longest dispatch; 0 if not counted.
+        covered: Outcomes of branches in all dispatches; None if they were not recorded.
     """
 
     buffers: Mapping[str, NDArray[Any]]
     findings: tuple[Finding, ...] = ()
     instructions: int = 0
+    covered: BranchCoverage | None = None
 
 
 class TrialRunner(Protocol):
-    """Executes the launches of a trial."""
+    """Executes the launches of a trial.
+
+    Args:
+        most_trials: Number of trials that are affordable; None for any number.
+    """
+
+    most_trials: int | None
+
+    def release(self) -> None:
+        """Free what is kept between trials of the same code."""
+        ...
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
         """Dispatch the launches one after another on the same memory.
@@ -65,8 +80,15 @@ class TrialRunner(Protocol):
 class EmulatorRunner:
     """Runs trials on the emulator with all checks: bounds, races, uninitialised reads, barriers, alignment."""
 
+    most_trials: int | None = None
+
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._translators: dict[str, KernelTranslator] = {}
+
+    def release(self) -> None:
+        """Free the native code of the kernels that ran."""
+        self._translators.clear()
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
         """Run the launches; see :class:`TrialRunner`.
@@ -79,7 +101,10 @@ class EmulatorRunner:
 
         findings: list[Finding] = []
         longest = 0
-        with EmulatedGpu(self._target, max_instructions=budget, checks=frozenset(CheckKind)) as machine:
+        covered: BranchCoverage | None = None
+        translator = self._translator(launches[0])
+        checks = frozenset(CheckKind)
+        with EmulatedGpu(self._target, max_instructions=budget, checks=checks, translator=translator) as machine:
             loaded = machine.load(launches[0].code_object)
             buffers = _allocated(machine, launches[0], aliases)
             for launch in launches:
@@ -89,19 +114,35 @@ class EmulatorRunner:
                 result = launch_loaded(machine, loaded, launch, buffers)
                 findings += [Finding(f.check, str(f), f.source) for f in result.findings]
                 longest = max(longest, int(result.counters.get("SQ_INSTS", 0)))
+                covered = result.coverage if covered is None else covered.merged(result.coverage)
             contents = {
                 a.name: np.frombuffer(machine.read(buffers[a.name]), a.data.dtype).reshape(a.data.shape)
                 for a in launches[-1].arguments
                 if isinstance(a, BufferValue)
             }
-        return TrialRun(contents, tuple(findings), longest)
+        return TrialRun(contents, tuple(findings), longest, covered)
+
+    def _translator(self, launch: Launch) -> KernelTranslator:
+        """Return the translator of a code object; each emulated GPU loads it first, so at the same address."""
+        from rocm_perf_lab.emulator.build import load_runtime
+        from rocm_perf_lab.emulator.translation import KernelTranslator
+
+        key = launch.code_object.sha256
+        if key not in self._translators:
+            self._translators[key] = KernelTranslator(load_runtime())
+        return self._translators[key]
 
 
 class DeviceRunner:
     """Runs trials on the measuring device, with a canary after every buffer to detect writes past its end."""
 
+    most_trials: int | None = 24
+
     def __init__(self, device: Device) -> None:
         self._device = device
+
+    def release(self) -> None:
+        """Free nothing: a device keeps no code."""
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
         """Run the last launch only: effects of one launch on the next are checked on the emulator.
@@ -128,7 +169,11 @@ class DeviceRunner:
 
 def _allocated(machine: EmulatedGpu, launch: Launch, aliases: Mapping[str, str]) -> dict[str, Allocation]:
     values = [a for a in launch.arguments if isinstance(a, BufferValue)]
-    own = {a.name: machine.allocate(a.name, a.data.nbytes) for a in values if a.name not in aliases}
+    own = {
+        a.name: place_buffer(machine.memory, a.name, a.data.nbytes, a.alignment, index)
+        for index, a in enumerate(values)
+        if a.name not in aliases
+    }
     return own | {name: own[target] for name, target in aliases.items()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
@@ -15,13 +14,25 @@ from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
 from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, NormalInit, ScalarArgument
 from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.verify.inputs import InputKind
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
-from rocm_perf_lab.verify.trials import Trial, described, in_place_pairs, planned_trials, reseeded, trial_launches
+from rocm_perf_lab.verify.trials import (
+    Trial,
+    described,
+    in_place_pairs,
+    reseeded,
+    scalar_choices,
+    summary_of,
+    trial_launches,
+    trial_of,
+)
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
 
     from rocm_perf_lab.toolchain.build import BuildResult
 
@@ -62,35 +73,29 @@ def contents(build: BuildResult, trial: Trial, poison: int = 1) -> list[dict[str
     return [{a.name: a.data for a in launch.arguments if isinstance(a, BufferValue)} for launch in launches]
 
 
-def test_only_sizes_without_macros_are_changed() -> None:
-    shapes = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("other shape")]
+def test_names_state_what_differs_and_the_seed() -> None:
+    plain = trial_of(KERNEL, KERNEL.params, 1)
+    other = trial_of(KERNEL, {**KERNEL.params, "cols": 7}, 1, InputKind("huge", 1024.0), rounds=3)
 
-    assert shapes
-    assert all(shape["block"] == 64 for shape in shapes)
-    assert all((shape["rows"], shape["cols"]) != (100, 1000) for shape in shapes)
-    assert {"rows": 5, "cols": 133, "block": 64} in shapes
-
-
-def test_one_shape_is_larger_than_the_measured_one() -> None:
-    (larger,) = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("larger shape")]
-
-    assert (larger["rows"], larger["cols"], larger["block"]) == (113, 1126, 64)
-
-
-def test_shapes_of_the_description_replace_generated_ones() -> None:
-    given = KERNEL.model_copy(update={"trials": ({"rows": 3}, {"rows": 4, "cols": 8})})
-
-    shapes = [t.params for t in planned_trials(given, 1) if t.name.startswith("other shape")]
-
-    assert [(s["rows"], s["cols"]) for s in shapes] == [(3, 1000), (4, 8)]
+    assert plain.name == f"described shape; random inputs; seed {plain.rounds[0]}"
+    assert other.name == (f"cols=7; huge inputs, 1024 times as large; 3 dispatches in a row; seed {other.rounds[-1]}")
 
 
 def test_trials_have_different_inputs_that_depend_on_the_seed() -> None:
-    rounds = [r for t in planned_trials(KERNEL, 1) for r in t.rounds]
+    shapes = [{**KERNEL.params, "cols": cols} for cols in range(1, 40)]
+    first, again, other = ([r for p in shapes for r in trial_of(KERNEL, p, seed, rounds=2).rounds] for seed in (1, 1, 2))
 
-    assert len(set(rounds)) == len(rounds)
-    assert planned_trials(KERNEL, 1) == planned_trials(KERNEL, 1)
-    assert not set(rounds) & {r for t in planned_trials(KERNEL, 2) for r in t.rounds}
+    assert len(set(first)) == len(first) == 78
+    assert first == again
+    assert not set(first) & set(other)
+
+
+def test_a_summary_counts_trials() -> None:
+    trials = [trial_of(KERNEL, {**KERNEL.params, "cols": n}, 1, shape="residues") for n in (3, 4)]
+
+    summary = summary_of([trial_of(KERNEL, KERNEL.params, 1, InputKind("zeros")), *trials])
+
+    assert summary == "3 trials (described shape 1, shapes with all residues 2; random inputs 2, all inputs zero 1)"
 
 
 def test_only_random_inputs_are_redrawn() -> None:
@@ -108,57 +113,36 @@ def test_uninitialised_outputs_differ_between_runs(copy: BuildResult) -> None:
     assert first["y"].tobytes() != second["y"].tobytes()
 
 
-def test_inputs_contain_special_values_or_zeros(copy: BuildResult) -> None:
-    (special,) = contents(copy, small(params={"rows": 20, "cols": 50, "block": 64}, inputs="special"))
-    (zeros,) = contents(copy, small(inputs="zeros"))
+def test_scalars_are_changed_by_their_params_or_their_values() -> None:
+    scalars = (
+        ScalarArgument(kind="scalar", name="scale", dtype="f32", value="scale"),
+        ScalarArgument(kind="scalar", name="offset", dtype="i32", value=3),
+        ScalarArgument(kind="scalar", name="half", dtype="f32", value=0.5),
+    )
+    scaled = KERNEL.model_copy(update={"arguments": (*KERNEL.arguments, *scalars), "params": {**KERNEL.params, "scale": 2.0}})
 
-    assert np.isnan(special["x"]).sum() == 1
-    assert np.isinf(special["x"]).sum() == 2
-    assert not zeros["x"].any()
+    choices = scalar_choices(scaled)
 
-
-def test_large_inputs_have_mixed_negative_and_positive_rows(copy: BuildResult) -> None:
-    (large,) = contents(copy, small(params={"rows": 8, "cols": 50, "block": 64}, inputs="large", factor=64.0))
-
-    drawn, below, above = large["x"][[0, 4]], large["x"][1], large["x"][[2, 3, 5, 6, 7]]
-    assert (drawn > 0).any() and (drawn < 0).any()
-    assert below.max() <= -128
-    assert above.min() >= 128
-
-
-def test_only_the_first_supported_trial_of_a_family_is_used() -> None:
-    family = [t for t in planned_trials(KERNEL, 1) if t.family == "large"]
-
-    assert [t.factor for t in family] == [64.0, 64.0, 8.0, 8.0, 1.0, 1.0]  # each at a long shape, then at a small one
+    assert [c.params["scale"] for c in choices if c.params] == [0.0, 1.0, -2.0, 3.0, 2048.0, 1e-39]
+    assert [c.arguments["offset"] for c in choices if "offset" in c.arguments] == [0, 1, -1, 2, 1000]
+    assert [c.arguments["half"] for c in choices if "half" in c.arguments] == [0.0, 1.0, -0.5, 0.75, 1024.0, 1e-39]
+    trial = trial_of(scaled, scaled.params, 1, scalars=choices[-1])
+    assert described(scaled, trial).arguments[5].value == 1e-39  # type: ignore[union-attr]
+    assert described(scaled, trial).arguments[2:5] == scaled.arguments[2:5]
 
 
-def test_long_shapes_have_one_large_size() -> None:
-    long = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("long shape")]
-
-    assert [(p["rows"], p["cols"]) for p in long] == [(5, 8001)]  # 801 rows would be 801 workgroups
-
-
-def test_only_floating_point_scalars_are_changed() -> None:
-    scale = ScalarArgument(kind="scalar", name="scale", dtype="f32", value="2 * 3.0")
-    scaled = KERNEL.model_copy(update={"arguments": (*KERNEL.arguments, scale)})
-    (trial,) = [t for t in planned_trials(scaled, 1) if "other scalars" in t.name]
-
-    changed = described(scaled, trial).arguments
-
-    assert changed[3].value == "(2 * 3.0) * 1.5"  # type: ignore[union-attr]
-    assert changed[2] == KERNEL.arguments[2]
+def test_sizes_are_not_scalars() -> None:
+    assert scalar_choices(KERNEL) == ()
 
 
 def test_accumulated_outputs_have_other_initial_content(copy: BuildResult) -> None:
     sums = BufferArgument(name="y", dtype="f32", shape=("rows", "cols"), access="inout", init=ConstantInit(value=0))
     adding = KERNEL.model_copy(update={"arguments": (KERNEL.arguments[0], sums, KERNEL.arguments[2])})
-    (trial,) = [t for t in planned_trials(adding, 1) if t.inputs == "content"]
 
-    (launch,) = trial_launches(adding, trial, copy, "copy", poison=1)
+    (launch,) = trial_launches(adding, small(inputs="content"), copy, "copy", poison=1)
 
     held = next(a.data for a in launch.arguments if isinstance(a, BufferValue) and a.name == "y")
-    assert set(np.unique(held)) == {1, 2, 3, 4, 5, 6, 7}
-    assert not [t for t in planned_trials(KERNEL, 1) if t.inputs == "content"]
+    assert held.min() >= 1 and held.max() <= 7
 
 
 def test_in_place_outputs_share_an_input_of_their_shape() -> None:

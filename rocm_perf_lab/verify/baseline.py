@@ -1,0 +1,264 @@
+"""Trials of the unmodified kernel: which shapes and inputs it supports, and what it computes for them.
+
+The kernel runs every trial twice, with different initial content in uninitialised memory. This shows which elements it never
+writes and which differ from run to run. A trial is supported if the kernel does not fail, has no finding that it does not have
+with its own shape, and equals its reference.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.languages.arguments import BufferArgument
+from rocm_perf_lab.verify.comparison import BaselineTrial, buffer_contents, same_bytes
+from rocm_perf_lab.verify.inputs import HARSH, WITHOUT_REFERENCE
+from rocm_perf_lab.verify.outputs import verify_outputs
+from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
+from rocm_perf_lab.verify.tolerances import (
+    PERTURBED_RUNS,
+    applied_tolerances,
+    bounds_of_reference,
+    bounds_of_runs,
+    observed_bounds,
+    output_bounds,
+    perturbed_launch,
+    shared_factors,
+    supported_tolerances,
+)
+from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
+from rocm_perf_lab.verify.trials import described, in_place_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.verify.execution import TrialExecutor
+    from rocm_perf_lab.verify.policy import TrialPolicy
+    from rocm_perf_lab.verify.tolerances import OutputBound
+    from rocm_perf_lab.verify.trial_runs import TrialRun, TrialRunner
+    from rocm_perf_lab.verify.trials import Trial
+
+_BUDGET_FACTOR = 50
+"""Wave instructions that a rewrite may execute, relative to the unmodified kernel."""
+_MIN_BUDGET = 2_000_000
+_FIRST_POISON, _SECOND_POISON = 1, 2
+_QUANTUM = 2.0**6
+_LARGEST_EXACT = 2.0**24
+
+
+class UnsupportedTrial(LabError):
+    """A trial that the unmodified kernel does not support."""
+
+
+@dataclass
+class BaselineRecorder:
+    """Runs trials of the unmodified kernel.
+
+    Args:
+        description: Kernel.
+        executor: Builds and runs sources.
+        runner: Emulator or device.
+        policy: Allowed differences.
+        source: The unmodified source.
+    """
+
+    description: KernelDescription
+    executor: TrialExecutor
+    runner: TrialRunner
+    policy: TrialPolicy
+    source: Path
+    recorded: list[BaselineTrial] = field(default_factory=list)
+    own_findings: frozenset[str] | None = None
+    _bounds: dict[str, Mapping[str, OutputBound]] = field(default_factory=dict)
+    _factors: Mapping[str, float] = field(default_factory=dict)
+
+    def record(self, trial: Trial, *, most: int = DEFAULT_BUDGET) -> BaselineTrial:
+        """Run a trial and keep its result.
+
+        Args:
+            trial: Trial.
+            most: Wave instructions that one dispatch may execute.
+
+        Raises:
+            LabError: The kernel does not support the trial.
+        """
+        first, launch = self._run(trial, _FIRST_POISON, most)
+        kinds = frozenset(f.check for f in first.findings)
+        if self.own_findings is not None and not kinds <= self.own_findings:
+            new = next(f for f in first.findings if f.check not in self.own_findings)
+            raise UnsupportedTrial(new.message, where=f"trial: {trial.name}")
+        names = [a.name for a in self.description.arguments if isinstance(a, BufferArgument) and a.access != "in"]
+        outputs = {n: first.buffers[n] for n in names}
+        if trial.in_place and (first.findings or not self._works_in_place(trial, outputs)):
+            raise UnsupportedTrial("an output cannot share memory with an input", where=f"trial: {trial.name}")
+        untouched, stable, more = self._compared_runs(trial, first, launch, names, most)
+        expected = self._expected(trial, launch, outputs)
+        baseline = BaselineTrial(
+            trial=trial,
+            expected=expected,
+            outputs=outputs,
+            stable=stable,
+            untouched=untouched,
+            finding_kinds=kinds | more,
+            budget=max(_MIN_BUDGET, _BUDGET_FACTOR * first.instructions),
+            instructions=first.instructions,
+            tolerances=dict(self.description.tolerance),
+        )
+        baseline = self._with_tolerances(baseline, {})
+        self.recorded.append(baseline)
+        return baseline
+
+    def further(self, trial: Trial, most: int) -> BaselineTrial | None:
+        """Return the result of a trial after the others, which is not kept; None if the kernel does not support it."""
+        try:
+            self.record(trial, most=most)
+        except LabError:
+            return None
+        return self._with_tolerances(self.recorded.pop(), self._factors)
+
+    def finished(self) -> list[BaselineTrial]:
+        """Return the results in order of cost, with the tolerances that follow from all of them."""
+        self._factors = shared_factors(list(self._bounds.values()))
+        exact = [b for b in self.recorded if b.trial.inputs == "exact"]
+        is_exact = bool(exact) and all(_is_exact(b) for b in exact) and self.description.reference != BASELINE
+        results = []
+        for baseline in self.recorded:
+            final = self._with_tolerances(baseline, self._factors)
+            results.append(replace(final, is_exact=is_exact and final.trial.inputs == "exact"))
+        self._bounds.clear()
+        return sorted(results, key=lambda b: b.instructions * len(b.trial.rounds))
+
+    def _run(self, trial: Trial, poison: int, most: int) -> tuple[TrialRun, Launch]:
+        return self.executor.run(trial, self.source, poison, self.runner, most)
+
+    def _compared_runs(
+        self, trial: Trial, first: TrialRun, launch: Launch, names: list[str], most: int
+    ) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]], frozenset[str]]:
+        """Return the untouched and the stable elements of the outputs, and the findings of a second run.
+
+        Without findings on the deterministic emulator, and if no uninitialised element kept its content, a second run cannot
+        differ.
+        """
+        before = buffer_contents(launch)
+        unset = {a.name for a in launch.arguments if isinstance(a, BufferValue) and not a.is_set}
+        kept = {n: same_bytes(first.buffers[n], before[n]) for n in names}
+        is_random = self.runner.most_trials is not None
+        if not (is_random or first.findings or any(bool(kept[n].any()) for n in names if n in unset)):
+            shapes = {n: first.buffers[n].shape for n in names}
+            untouched = {n: np.broadcast_to(np.False_, shape) for n, shape in shapes.items()}
+            return untouched, {n: np.broadcast_to(np.True_, shape) for n, shape in shapes.items()}, frozenset()
+        second, again = self._run(trial, _SECOND_POISON, most)
+        other = buffer_contents(again)
+        untouched = {n: kept[n] & same_bytes(second.buffers[n], other[n]) & ~same_bytes(before[n], other[n]) for n in names}
+        stable = {n: same_bytes(first.buffers[n], second.buffers[n]) for n in names}
+        return untouched, stable, frozenset(f.check for f in second.findings)
+
+    def _works_in_place(self, trial: Trial, outputs: Mapping[str, NDArray[Any]]) -> bool:
+        apart, _ = self._run(replace(trial, in_place=False), _FIRST_POISON, DEFAULT_BUDGET)
+        return all(bool(same_bytes(apart.buffers[name], output).all()) for name, output in outputs.items())
+
+    def _with_tolerances(self, baseline: BaselineTrial, factors: Mapping[str, float]) -> BaselineTrial:
+        bounds = self._bounds.get(baseline.trial.name)
+        if bounds is None:
+            return baseline
+        derived = {name: bound.allowed(factors.get(name, 1.0)) for name, bound in bounds.items()}
+        return replace(baseline, tolerances=applied_tolerances(self.description.tolerance, derived, baseline.expected))
+
+    def _expected(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Return the result of the reference, or the kernel's own outputs without one.
+
+        Raises:
+            UnsupportedTrial: The unmodified kernel differs from its reference.
+        """
+        if self.description.reference == BASELINE:
+            if trial.inputs in HARSH:
+                raise UnsupportedTrial("the tolerance for such inputs is unknown", where=f"trial: {trial.name}")
+            return self._own_outputs(trial, launch, outputs)
+        if trial.inputs in WITHOUT_REFERENCE or trial.inputs == "zeros":
+            return self._own_outputs(trial, launch, outputs)
+        shaped, as_described = described(self.description, trial), _as_described(self.description, launch)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)
+            reference = expected_outputs(shaped, as_described)
+            assert reference is not None
+            bounds = output_bounds(shaped, as_described)
+            assert bounds is not None
+            tolerances = supported_tolerances(self.description, bounds)
+            if trial.inputs in HARSH:  # a declared tolerance was chosen for other inputs
+                derived = {name: bound.allowed(bound.limit) for name, bound in bounds.items()}
+                tolerances = applied_tolerances(self.description.tolerance, derived, reference)
+            checks = verify_outputs(outputs, reference, tolerances)
+        if not checks.passed:
+            if trial.scalars and self._ignores_scalars(trial, launch, reference):
+                return self._own_outputs(trial, launch, outputs)
+            raise UnsupportedTrial(f"the unmodified kernel differs from its reference: {checks}", where=f"trial: {trial.name}")
+        self._bounds[trial.name] = observed_bounds(bounds, reference, outputs)
+        return {**self._own_outputs(trial, launch, outputs), **reference}
+
+    def _own_outputs(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Return the kernel's own outputs as the expected ones, and keep the bounds of those that have none."""
+        known = dict(self._bounds.get(trial.name, {}))
+        if not known and self.description.reference != BASELINE:
+            known = bounds_of_reference(described(self.description, trial), _as_described(self.description, launch), outputs)
+        unknown = {name: output for name, output in outputs.items() if name not in known}
+        if unknown:
+            aliases = in_place_pairs(self.description, trial)
+            launches = [perturbed_launch(launch, number) for number in range(PERTURBED_RUNS)]
+            runs = [self.runner.run([other], aliases, budget=DEFAULT_BUDGET).buffers for other in launches]
+            known |= bounds_of_runs(launch, unknown, runs)
+        self._bounds[trial.name] = known
+        return outputs
+
+    def _ignores_scalars(self, trial: Trial, launch: Launch, reference: Mapping[str, NDArray[Any]]) -> bool:
+        """Return whether the reference has numbers instead of the names of the scalars that a trial changes."""
+        plain = described(self.description, replace(trial, scalars={}))
+        same = expected_outputs(plain, _as_described(self.description, launch))
+        return same is not None and all(bool(same_bytes(same[name], value).all()) for name, value in reference.items())
+
+
+@dataclass
+class Refusals:
+    """Trials that the unmodified kernel does not support, as notes that mention each reason once."""
+
+    _reasons: dict[str, list[str]] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, subject: str, trial: Trial, error: LabError) -> None:
+        """Count a trial; `subject` is the kind of trial in the note."""
+        self._counts[subject] += 1
+        self._reasons.setdefault(subject, []).append(f"{trial.name}: {error.what}")
+
+    def notes(self) -> Iterable[str]:
+        """Return one line per kind of trial."""
+        for subject, reasons in self._reasons.items():
+            times = f" ({self._counts[subject]} trials)" if self._counts[subject] > 1 else ""
+            yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
+
+
+def _is_exact(baseline: BaselineTrial) -> bool:
+    """Return whether expected outputs are multiples of a power of two, and equal to those of the kernel."""
+    for name, expected in baseline.expected.items():
+        values = expected.astype(np.float64)
+        scaled = values * _QUANTUM
+        exact = np.isfinite(values) & (scaled == np.round(scaled)) & (np.abs(values) < _LARGEST_EXACT)
+        if not exact.all() or not np.array_equal(values, baseline.outputs[name].astype(np.float64)):
+            return False
+    return True
+
+
+def _as_described(description: KernelDescription, launch: Launch) -> Launch:
+    """Return the launch with only its outputs marked as written."""
+    outputs = {a.name for a in description.arguments if isinstance(a, BufferArgument) and a.access != "in"}
+    arguments = tuple(replace(a, written=a.name in outputs) if isinstance(a, BufferValue) else a for a in launch.arguments)
+    return replace(launch, arguments=arguments)

@@ -1,0 +1,77 @@
+"""Execution of trials: builds by source and shape, and launches on a runner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.verify.trials import described, in_place_pairs, trial_launches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.trial_runs import TrialRun, TrialRunner
+    from rocm_perf_lab.verify.trials import Trial
+
+    Compile = Callable[[KernelDescription, Path], BuildResult]
+
+BuildKey = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class TrialExecutor:
+    """Builds sources and runs trials of them.
+
+    Args:
+        description: Kernel.
+        compile_source: Compiles a source for a description.
+    """
+
+    description: KernelDescription
+    compile_source: Compile
+    _builds: dict[tuple[Path, BuildKey], BuildResult] = field(default_factory=dict)
+
+    def run(self, trial: Trial, source: Path, poison: int, runner: TrialRunner, budget: int) -> tuple[TrialRun, Launch]:
+        """Run a trial of a source.
+
+        Args:
+            trial: Trial.
+            source: Source file.
+            poison: Seed of the content of uninitialised buffers.
+            runner: Emulator or device.
+            budget: Wave instructions that one dispatch may execute.
+
+        Returns:
+            Result, and the last launch.
+
+        Raises:
+            LabError: The source does not compile or the kernel fails.
+        """
+        build = self._built(described(self.description, trial), source)
+        symbol = find_kernel(build.code_object, self.description.entry).symbol
+        launches = trial_launches(self.description, trial, build, symbol, poison=poison)
+        return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
+
+    def build_key(self, trial: Trial) -> BuildKey:
+        """Return the values that the build of a trial depends on."""
+        description = described(self.description, trial)
+        values = find_language(description.language).build_values(description)
+        return tuple(sorted((name, str(value)) for name, value in values.items()))
+
+    def forget_builds(self) -> None:
+        """Compile again at the next run: a file may have changed."""
+        self._builds.clear()
+
+    def _built(self, description: KernelDescription, source: Path) -> BuildResult:
+        """Return the build for a description; trials of one source with equal values of the build share it."""
+        values = find_language(description.language).build_values(description)
+        key = (source, tuple(sorted((name, str(value)) for name, value in values.items())))
+        if key not in self._builds:
+            self._builds[key] = self.compile_source(description, source)
+        return self._builds[key]

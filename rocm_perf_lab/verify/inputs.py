@@ -1,0 +1,246 @@
+"""Distributions of input values in trials.
+
+Only buffers with random initial values are changed: others may hold indices or tables. Integers stay within the range that the
+description allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rocm_perf_lab.core.expressions import evaluate_integer
+from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, IntegersInit, NormalInit, UniformInit
+from rocm_perf_lab.languages.data_types import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.languages.arguments import Argument
+    from rocm_perf_lab.languages.description import KernelDescription
+
+Inputs = Literal[
+    "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
+    "special", "ties", "denormal", "content", "planted",
+]  # fmt: skip
+
+INPUT_NAMES: dict[Inputs, str] = {
+    "random": "random inputs",
+    "described": "inputs as described",
+    "constant": "constant inputs",
+    "ascending": "ascending inputs",
+    "descending": "descending inputs",
+    "huge": "huge inputs",
+    "tiny": "tiny inputs",
+    "spike": "inputs with a few large elements",
+    "exact": "small integers as inputs",
+    "signs": "inputs of mixed signs",
+    "large": "inputs of both signs",
+    "zeros": "all inputs zero",
+    "special": "inputs with NaN, infinity, zeros and subnormals",
+    "ties": "inputs with equal elements",
+    "denormal": "subnormal inputs",
+    "content": "outputs with initial content",
+    "planted": "inputs with chosen values",
+}
+HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denormal"})
+"""Rounding errors may exceed a tolerance that was chosen for the described inputs."""
+WITHOUT_REFERENCE: frozenset[Inputs] = frozenset({"special", "content", "planted"})
+"""The outputs of the unmodified kernel are expected if the reference does not define these inputs."""
+FACTORS: dict[Inputs, tuple[float, ...]] = {
+    "huge": (2.0**10, 2.0**6),
+    "tiny": (2.0**-20, 2.0**-8),
+    "large": (64.0, 8.0, 1.0),
+}
+"""Factors of the described inputs; the first that the unmodified kernel supports is used."""
+_FOR_INTEGERS: frozenset[Inputs] = frozenset({"constant", "ascending", "descending", "spike", "zeros", "ties", "signs"})
+FLOATS = ("f16", "bf16", "f32", "f64")
+_SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
+"""The last two: a subnormal float, and a number near the largest half."""
+_SPECIAL_PLACES = 6
+_OFFSET = 2.0
+_KINDS_OF_ROWS = (0, 1, 2, 2, 0, 2, 2, 2)
+"""0: random signs; 1: negative; 2: positive."""
+_SPIKE = 64.0
+_TILES = (64, 128, 256, 512, 1024, 2048, 4096)
+_LARGEST_DENORMAL_STEPS = 1 << 6
+
+
+@dataclass(frozen=True)
+class InputKind:
+    """Distribution of inputs, with a factor for floating-point values."""
+
+    inputs: Inputs
+    factor: float = 1.0
+    values: tuple[float | None, ...] = ()
+    """With `planted`: values that elements have in turn; None keeps a random one."""
+
+    def __str__(self) -> str:
+        name = INPUT_NAMES[self.inputs]
+        if self.values:
+            return f"{name} ({', '.join(f'{value:g}' for value in self.values if value is not None)})"
+        return f"{name}, {self.factor:g} times as large" if self.factor != 1 else name
+
+
+def possible_inputs(description: KernelDescription) -> tuple[tuple[InputKind, ...], ...]:
+    """Return the distributions that change an input, in families of which the first supported one is used."""
+    buffers = [a for a in description.arguments if isinstance(a, BufferArgument) and is_random(a)]
+    has_floats = any(a.dtype in FLOATS for a in buffers)
+    has_integers = any(isinstance(a.init, IntegersInit) for a in buffers)
+    found: list[tuple[InputKind, ...]] = []
+    for kind in INPUT_NAMES:
+        if kind in ("random", "described", "content", "planted"):
+            continue
+        if has_floats or (has_integers and kind in _FOR_INTEGERS):
+            found.append(tuple(InputKind(kind, factor) for factor in FACTORS.get(kind, (1.0,))))
+    return tuple(found)
+
+
+def is_random(argument: BufferArgument) -> bool:
+    """Return whether a buffer has random initial values."""
+    return isinstance(argument.init, NormalInit | UniformInit | IntegersInit)
+
+
+def is_accumulated(argument: Argument) -> bool:
+    """Return whether an argument is a buffer that is read and written and has a constant initial value."""
+    return isinstance(argument, BufferArgument) and argument.access == "inout" and isinstance(argument.init, ConstantInit)
+
+
+def changed_values(
+    data: NDArray[Any], argument: BufferArgument, kind: InputKind, rng: np.random.Generator, params: Mapping[str, Any]
+) -> NDArray[Any]:
+    """Return the content of an input in a trial.
+
+    Args:
+        data: Content by the description, in the shape of the buffer.
+        argument: Buffer.
+        kind: Distribution.
+        rng: Generator for places and values.
+        params: Params of the trial, for the range of integers.
+
+    Returns:
+        Content with the same type and shape.
+    """
+    if kind.inputs == "content" and is_accumulated(argument):
+        return rng.integers(1, 8, data.shape).astype(data.dtype)
+    if not is_random(argument) or kind.inputs in ("random", "described", "content") or data.size == 0:
+        return data
+    if isinstance(argument.init, IntegersInit):
+        low = evaluate_integer(argument.init.low, params, where=f"kernel.arguments.{argument.name}")
+        high = evaluate_integer(argument.init.high, params, where=f"kernel.arguments.{argument.name}")
+        if kind.inputs == "planted":
+            return planted(data, kind.values, low, high - 1)
+        return _integers(data, kind.inputs, rng, low, high - 1)
+    if data.dtype != DTYPES[argument.dtype] or not _is_float(data):
+        return data
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return planted(data, kind.values, -np.inf, np.inf) if kind.inputs == "planted" else _floats(data, kind, rng)
+
+
+def planted(data: NDArray[Any], values: tuple[float | None, ...], low: float, high: float) -> NDArray[Any]:
+    """Return an array whose elements have the given values in turn, except outside [low, high] and at None."""
+    changed = data.reshape(-1).copy()
+    for place, value in enumerate(values):
+        if value is not None and low <= value <= high:
+            changed[place :: len(values)] = np.array([value]).astype(data.dtype)[0]
+    return changed.reshape(data.shape)
+
+
+def _is_float(data: NDArray[Any]) -> bool:
+    return data.dtype.kind == "f" or "float" in data.dtype.name
+
+
+def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: int, high: int) -> NDArray[Any]:
+    match kind:
+        case "constant":
+            return np.full_like(data, data.reshape(-1)[0])
+        case "ascending":
+            return np.sort(data, axis=None).reshape(data.shape)
+        case "descending":
+            return np.ascontiguousarray(np.sort(data, axis=None)[::-1]).reshape(data.shape)
+        case "zeros" if low <= 0 <= high:
+            return np.zeros_like(data)
+        case "spike":
+            return _spiked(np.full_like(data, low), rng, lambda count: np.full(count, high))
+        case "signs":  # the extremes of the range
+            return rng.choice(np.array([low, high]), data.shape).astype(data.dtype)
+        case "ties":
+            return rng.choice(data.reshape(-1)[:3], data.shape)
+        case _:
+            return data
+
+
+def _floats(data: NDArray[Any], kind: InputKind, rng: np.random.Generator) -> NDArray[Any]:
+    values = data.astype(np.float64)
+    result = _float_values(values, kind, rng, data)
+    return np.ascontiguousarray(result.reshape(data.shape).astype(data.dtype))
+
+
+def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.Generator, data: NDArray[Any]) -> NDArray[Any]:
+    is_positive = bool(values.min() >= 0)
+    match kind.inputs:
+        case "constant":
+            return np.full_like(values, values.reshape(-1)[0])
+        case "ascending":
+            return np.sort(values, axis=None)
+        case "descending":
+            return np.sort(values, axis=None)[::-1]
+        case "huge" | "tiny":
+            return values * kind.factor
+        case "spike":
+            return _spiked(values, rng, lambda count: _SPIKE + rng.integers(0, 8, count))
+        case "exact":
+            choices = [1.0, 2.0, 3.0] if is_positive else [-2.0, -1.0, 1.0, 2.0, 3.0]
+            return rng.choice(choices, values.shape)
+        case "signs":
+            return values * rng.choice([-1.0, 1.0], size=values.shape)
+        case "large":
+            return _of_both_signs(values, rng) * kind.factor
+        case "zeros":
+            return np.zeros_like(values)
+        case "special":
+            changed = data.reshape(-1).copy()
+            changed[rng.integers(0, changed.size, _SPECIAL_PLACES)] = np.array(_SPECIALS).astype(changed.dtype)
+            return changed
+        case "ties":
+            return rng.choice(values.reshape(-1)[:3], values.shape)
+        case _:
+            steps = rng.integers(1, _LARGEST_DENORMAL_STEPS, values.shape)
+            signs = 1.0 if is_positive else rng.choice([-1.0, 1.0], values.shape)
+            return steps * signs * _smallest(data)
+
+
+def _smallest(data: NDArray[Any]) -> float:
+    """Return the smallest positive number of a type."""
+    bits: NDArray[Any] = np.ones(1, np.dtype(f"u{data.dtype.itemsize}"))
+    return float(bits.view(data.dtype)[0].astype(np.float64))
+
+
+def _spiked(values: NDArray[Any], rng: np.random.Generator, draw: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
+    """Return values with one large element per row: at the ends of rows and of tiles, and at random places."""
+    rows = values.reshape(-1, values.shape[-1] if values.ndim > 1 else values.size).copy()
+    count = rows.shape[1]
+    places = [0, count - 1, *(p for tile in _TILES for p in (tile - 1, tile) if p < count)]
+    chosen = np.where(rng.random(len(rows)) < 0.25, rng.integers(0, count, len(rows)), rng.choice(places, len(rows)))
+    if len(rows) == 1:
+        chosen[0] = count - 1 if rng.random() < 0.5 else chosen[0]
+    rows[np.arange(len(rows)), chosen] = draw(len(rows))
+    return rows.reshape(values.shape)
+
+
+def _of_both_signs(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return values with signs by row: of eight rows, two random, one negative, five positive, so that sums over rows stay large.
+
+    A one-dimensional array is divided into eight parts instead of rows.
+    """
+    rows = values.shape[0] if values.ndim > 0 else 1
+    places = np.arange(rows) % 8 if values.ndim > 1 else np.arange(rows) * 8 // max(rows, 1)
+    kind = np.array(_KINDS_OF_ROWS)[places].reshape(-1, *[1] * (values.ndim - 1))
+    far = np.abs(values) + _OFFSET
+    drawn = values * rng.choice([-1.0, 1.0], size=values.shape)
+    result: NDArray[np.float64] = np.where(kind == 0, drawn, np.where(kind == 1, -far, far))
+    return result

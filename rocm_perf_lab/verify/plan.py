@@ -1,0 +1,289 @@
+"""Choice and recording of the trials of a kernel: which sizes and inputs it supports, then shapes with distributions of inputs.
+
+The unmodified kernel decides. The order of the search and its limits are counted in trials and instructions, so that equal seeds
+give equal trials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations, cycle
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
+from rocm_perf_lab.verify.baseline import Refusals
+from rocm_perf_lab.verify.inputs import InputKind, is_accumulated, possible_inputs
+from rocm_perf_lab.verify.shapes import (
+    Cost,
+    Shape,
+    ShapePlan,
+    Sizes,
+    constants_of,
+    declared_sizes,
+    elements,
+    tiles_of,
+)
+from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
+from rocm_perf_lab.verify.trials import in_place_pairs, scalar_choices, trial_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.verify.baseline import BaselineRecorder
+    from rocm_perf_lab.verify.comparison import BaselineTrial
+    from rocm_perf_lab.verify.policy import TrialPolicy
+    from rocm_perf_lab.verify.trials import Trial
+
+_BASES = (64, 128, 256)
+_UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_PROBE = 48
+_MOST_ELEMENTS = 1 << 18
+_SHARE = 16
+"""One shape next to a number in a rewrite may use this fraction of the instructions of all trials."""
+_SMALL_SHARE = 64
+"""The same for other shapes, except large ones."""
+_FEW_ELEMENTS = 256
+"""Smallest shape for repeated dispatches and special values; smaller shapes consist mostly of edge cases."""
+_REPEATED = 3
+_SLOTS_OF_RANDOM = 2
+"""Of as many shapes, one has random inputs and the others one of the distributions in turn."""
+_MOST_BYTES = 512 << 20
+_RANDOM = InputKind("random")
+_MEASURED_SIZES = 3
+_KEPT_OF_LARGE = 2
+"""Large shapes may use this multiple of the instructions of all trials."""
+
+
+@dataclass
+class TrialPlan:
+    """Finds and records the trials of a kernel.
+
+    Args:
+        recorder: Runs the unmodified kernel.
+        notes: One line for each kind of trial that is left out.
+    """
+
+    recorder: BaselineRecorder
+    seed: int
+    most_trials: int | None = None
+    notes: list[str] = field(default_factory=list)
+    _refused: Refusals = field(default_factory=Refusals)
+    _sizes: Sizes = field(default_factory=Sizes)
+    _base: BaselineTrial | None = None
+    _kinds: list[InputKind] = field(default_factory=list)
+    _builds: set[object] = field(default_factory=set)
+    _added: dict[str, BaselineTrial | None] = field(default_factory=dict)
+    _cost: Cost = field(default_factory=lambda: Cost({}, {}, {}))
+    _too_long: int = 0
+    _left_out: int = 0
+
+    @property
+    def _description(self) -> KernelDescription:
+        return self.recorder.description
+
+    @property
+    def _policy(self) -> TrialPolicy:
+        return self.recorder.policy
+
+    def run(self) -> list[BaselineTrial]:
+        """Record all trials and return them in order of cost.
+
+        Raises:
+            LabError: The kernel fails with its own shape and random inputs.
+        """
+        given = self._description.params
+        own = self.recorder.record(self._trial(Shape(dict(given), "described")))
+        self.recorder.own_findings = own.finding_kinds
+        self._base = own
+        self._find_sizes(own)
+        self._find_cost()
+        self._find_inputs()
+        self._record_special()
+        self._record_shapes()
+        self.notes += self._refused.notes()
+        if self._too_long or self._left_out:
+            self.notes.append(f"{self._too_long + self._left_out} shapes left out: they exceed the budget of trials")
+        return self.recorder.finished()
+
+    def for_constants(self, texts: Sequence[str]) -> Iterator[Trial]:
+        """Return trials with sizes next to the integers of sources, except those of the unmodified source."""
+        known = self._constants()
+        new = set[int]().union(*(constants_of(text) for text in texts)) - known
+        if not new:
+            return
+        tried = {tuple(sorted(b.trial.params.items())) for b in self.recorder.recorded}
+        for shape in self._shape_plan(_SHARE).limits(new, powers=False):
+            if tuple(sorted(shape.params.items())) not in tried:
+                yield self._trial(shape)
+
+    def added(self, trial: Trial) -> BaselineTrial | None:
+        """Return the result of a further trial, recorded once; None if the unmodified kernel does not support it."""
+        if trial.name not in self._added:
+            self._added[trial.name] = self.recorder.further(trial, self._policy.instructions // _SHARE)
+        return self._added[trial.name]
+
+    def _constants(self) -> set[int]:
+        text = self.recorder.source.read_text(encoding="utf-8", errors="replace")
+        return constants_of(text) | tiles_of(self._description)
+
+    def _shape_plan(self, share: int = _SMALL_SHARE) -> ShapePlan:
+        return ShapePlan(self._description, self._sizes, self.seed, self._cost, self._policy.instructions // share)
+
+    def _trial(self, shape: Shape, kind: InputKind = _RANDOM) -> Trial:
+        return trial_of(self._description, shape.params, self.seed, kind, shape=shape.kind)
+
+    def _attempt(self, trial: Trial, subject: str, most: int | None = None) -> BaselineTrial | None:
+        """Record a trial; None if the kernel does not support it, or if it exceeds a budget."""
+        key = self.recorder.executor.build_key(trial)
+        if key not in self._builds and len(self._builds) >= self._policy.builds and trial.shape != "declared":
+            self._left_out += 1
+            return None
+        if sum(b.nbytes for b in self.recorder.recorded) > _MOST_BYTES:
+            self._left_out += 1
+            return None
+        try:
+            recorded = self.recorder.record(trial, most=most or DEFAULT_BUDGET)
+        except LabError as error:
+            if most is not None and isinstance(error, InstructionBudgetExceeded | BarrierDeadlock):
+                self._too_long += 1
+            elif subject:
+                self._refused.add(subject, trial, error)
+            return None
+        self._builds.add(key)
+        return recorded
+
+    def _find_sizes(self, own: BaselineTrial) -> None:
+        """Find a small shape that the kernel supports, and the unit of each size."""
+        sizes = declared_sizes(self._description)
+        given = self._description.params
+        attempts = [{n: min(rule.nearest(v), int(given[n])) for n, rule in sizes.rules.items()} for v in _BASES]
+        values = {n: int(given[n]) for n in sizes.rules}
+        for attempt in attempts if sizes.rules else ():
+            params = sizes.params(given, attempt)
+            if attempt == values or elements(self._description, params) > _MOST_ELEMENTS:
+                continue
+            base = self._attempt(self._trial(Shape(params, "residues")), "")
+            if base is not None:
+                self._base, values = base, attempt
+                break
+        rules = {}
+        for name, rule in sizes.rules.items():
+            unit = next(
+                (u for u in _UNITS if u >= rule.unit and u % rule.unit == 0 and self._has_unit(sizes, values, name, u)), 0
+            )
+            if unit:
+                rules[name] = replace(rule, unit=unit)
+            else:
+                self.notes.append(f"{name} is not varied: the unmodified kernel supports no other value of it")
+            if unit > rule.unit:
+                self.notes.append(f"{name}: only multiples of {unit}, as the unmodified kernel fails with others")
+        self._sizes = Sizes(rules, {n: leader for n, leader in sizes.tied.items() if leader in rules})
+        fixed = {n: v for n, v in values.items() if n not in rules}
+        if any(given[n] != v for n, v in fixed.items()):
+            self._base = own
+
+    def _has_unit(self, sizes: Sizes, values: Mapping[str, int], name: str, unit: int) -> bool:
+        """Return whether the kernel supports two odd multiples of a unit."""
+        middle = max(_PROBE // unit, 1) | 1
+        for number in (middle, middle + 2):
+            value = sizes.rules[name].nearest(unit * number)
+            params = sizes.params(self._description.params, {**values, name: value})
+            if self._attempt(self._trial(Shape(params, "residues")), "") is None:
+                return False
+        return True
+
+    def _find_cost(self) -> None:
+        """Measure the instructions at the corners of small and larger sizes, to leave out shapes that are too expensive."""
+        assert self._base is not None
+        params = self._base.trial.params
+        high = {n: int(params[n]) for n in self._sizes.rules}
+        names = sorted(high, key=lambda n: -int(self._description.params[n]))[:_MEASURED_SIZES]
+        low = {n: self._sizes.rules[n].nearest(1) for n in names}
+        names = [n for n in names if low[n] < high[n]]
+        corners: dict[frozenset[str], int] = {}
+        for large in (frozenset(c) for count in range(len(names) + 1) for c in combinations(names, count)):
+            values = {**high, **{n: low[n] for n in names if n not in large}}
+            shape = Shape(self._sizes.params(self._description.params, values), "one")
+            measured = self._base if len(large) == len(names) else self._attempt(self._trial(shape), "sizes of 1")
+            corners[large] = measured.instructions if measured is not None else self._base.instructions
+        self._cost = Cost({n: low[n] for n in names}, {n: high[n] for n in names}, corners)
+
+    def _find_inputs(self) -> None:
+        """Find the distributions that the kernel supports, with its smallest shape that is not tiny."""
+        shape = Shape(dict(self._small()[-1].params), "described" if not self._sizes.rules else "residues")
+        for family in possible_inputs(self._description):
+            for number, kind in enumerate(family):
+                subject = str(family[0]) if number == len(family) - 1 else ""
+                if self._attempt(self._trial(shape, kind), subject) is not None:
+                    self._kinds.append(kind)
+                    break
+
+    def _small(self) -> list[Trial]:
+        """Return trials with different small shapes, the most suitable for special trials last."""
+        by_shape = {tuple(sorted(b.trial.params.items())): b for b in self.recorder.recorded}
+        found = sorted(by_shape.values(), key=lambda b: elements(self._description, b.trial.params))
+        small = [b.trial for b in found if elements(self._description, b.trial.params) >= _FEW_ELEMENTS]
+        return list(reversed(small[:_REPEATED])) if small else [found[-1].trial]
+
+    def _record_special(self) -> None:
+        """Record repeated dispatches, inputs as described, in-place outputs, accumulated outputs, and other scalars."""
+        shapes = [Shape(dict(trial.params), trial.shape) for trial in self._small()]
+        for shape in shapes:
+            repeated = trial_of(self._description, shape.params, self.seed, shape=shape.kind, rounds=_REPEATED)
+            self._attempt(repeated, "dispatches in a row")
+            shared = trial_of(self._description, shape.params, self.seed, shape=shape.kind, in_place=True)
+            if self._policy.in_place and in_place_pairs(self._description, shared):
+                self._attempt(shared, "output in the place of an input")
+        for shape in shapes[:2]:
+            if any(is_accumulated(argument) for argument in self._description.arguments):
+                known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
+                self._attempt(self._trial(shape, InputKind("content")), "outputs with initial content", known)
+        self._attempt(self._trial(shapes[-1], InputKind("described")), "inputs as described")
+        for number, scalars in enumerate(scalar_choices(self._description)):
+            shape = shapes[number % len(shapes)]
+            trial = trial_of(self._description, shape.params, self.seed, shape=shape.kind, scalars=scalars)
+            self._attempt(trial, f"other scalars ({scalars})", max(b.budget for b in self.recorder.recorded))
+
+    def _record_shapes(self) -> None:
+        kinds = cycle(self._kinds or [_RANDOM])
+        declared = [Shape({**self._description.params, **other}, "declared") for other in self._description.trials]
+        self._spend(declared, kinds, DEFAULT_BUDGET)
+        plan, count = self._shape_plan(), self._policy.shapes
+        most = self._policy.instructions
+        self._spend(plan.large(), cycle([_RANDOM]), most * _KEPT_OF_LARGE)
+        self._spend(plan.edges(), kinds, most // _SHARE)
+        self._spend(plan.residues(count), kinds, most // _SHARE)
+        rest = [*plan.limits(self._constants()), *plan.long(count)]
+        spent = sum(b.instructions for b in self.recorder.recorded)
+        order = np.random.default_rng([self.seed, 9]).permutation(len(rest))
+        self._spend([rest[i] for i in order], kinds, most // _SHARE, limit=spent + most // 2)
+
+    def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
+        """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""
+        for number, shape in enumerate(shapes):
+            if self.most_trials is not None and len(self.recorder.recorded) >= self.most_trials:
+                self._left_out += 1
+                continue
+            if limit is not None and sum(b.instructions for b in self.recorder.recorded) > limit:
+                self._left_out += 1
+                continue
+            kind = _RANDOM if number % _SLOTS_OF_RANDOM == 0 else next(kinds)
+            if kind != _RANDOM and self._attempt(self._trial(shape, kind), "", most) is not None:
+                continue
+            self._attempt(self._trial(shape), _SUBJECTS[shape.kind], most)
+
+
+_SUBJECTS = {
+    "described": "described shape",
+    "declared": "shapes of the description",
+    "residues": "small shapes",
+    "long": "shapes with a long size",
+    "limits": "sizes next to limits",
+    "large": "larger shapes",
+    "one": "sizes of 1",
+    "zero": "sizes of 0",
+}

@@ -1,0 +1,355 @@
+"""Shapes of trials: values of the sizes of a kernel, drawn from a seed.
+
+Sizes are params that occur in shapes of buffers or in the grid, and that the compiled code does not depend on. Small shapes
+contain every residue of every size; others have values next to powers of two, tiles and numbers in the sources, or one long size.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
+from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument, StructArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rocm_perf_lab.languages.arguments import Argument, Expression
+    from rocm_perf_lab.languages.description import KernelDescription
+
+Params = dict[str, int | float | str]
+ShapeKind = Literal["described", "declared", "residues", "long", "limits", "large", "one", "zero", "searched"]
+RESIDUES = 64
+_MOST_ELEMENTS = 1 << 18
+_LARGE_ELEMENTS = 1 << 23
+_MOST_WORKGROUPS = 1 << 14
+_FAR_ABOVE = 8
+_LARGE_FACTOR = 16
+_FEW = 6
+"""Other sizes are below this multiple of their unit while one size is long."""
+_REPEATS = (1, 1, 2, 3)
+_LARGE_RATIOS = (8.0, 4.0, 2.0, 1.125)
+_MOST_CONSTANTS = 24
+_SMALLEST_CONSTANT = 3
+_LARGEST_CONSTANT = 1 << 24
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|^[ \t]*#[ \t]*include[^\n]*", re.DOTALL | re.MULTILINE)
+_SHIFTS = re.compile(r"\b1[uUlL]*\s*<<\s*(\d{1,2})\b")
+_INTEGERS = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])")
+
+
+@dataclass(frozen=True)
+class SizeRule:
+    """Values of one size that a kernel supports: multiples of `unit` from `least` to `most`, and perhaps 0."""
+
+    unit: int = 1
+    least: int = 1
+    most: int | None = None
+    zero: bool = True
+
+    def nearest(self, value: int, period: int = 1) -> int:
+        """Return the supported value next to `value`; steps are multiples of `period` units, to keep a residue."""
+        value = -(-value // self.unit) * self.unit
+        step = self.unit * period
+        if self.most is not None and value > self.most:
+            value -= -(-(value - self.most) // step) * step
+        if value < self.least:
+            value += -(-(self.least - value) // step) * step
+        if self.most is not None and value > self.most:
+            value = self.most // self.unit * self.unit
+        return value
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Params of a trial and the reason for its choice."""
+
+    params: Params
+    kind: ShapeKind
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a kernel and the values that it supports.
+
+    Args:
+        rules: Sizes that vary independently.
+        tied: Sizes that are equal to another one.
+    """
+
+    rules: Mapping[str, SizeRule] = field(default_factory=dict)
+    tied: Mapping[str, str] = field(default_factory=dict)
+
+    def params(self, given: Mapping[str, Any], values: Mapping[str, int]) -> Params:
+        """Return params with other sizes, tied ones included."""
+        return {**given, **values, **{name: values[leader] for name, leader in self.tied.items() if leader in values}}
+
+
+def size_names(description: KernelDescription) -> tuple[str, ...]:
+    """Return the integer params of shapes and grids that the compiled code does not depend on."""
+    compiled, used = compiled_names(description), set[str]()
+    for argument in description.arguments:
+        if isinstance(argument, BufferArgument):
+            used |= _names(argument.shape)
+    scalars = set[str]().union(*(_names(_values(a)) for a in description.arguments if not isinstance(a, BufferArgument)))
+    used |= scalars & _names([*description.grid, *description.work_items])
+    params = description.params
+    return tuple(n for n, value in params.items() if _is_integer(value) and int(value) > 0 and n in used - compiled)
+
+
+def compiled_names(description: KernelDescription) -> set[str]:
+    """Return the params that the compiled code or the workgroup size depends on."""
+    compiled = _names([*description.defines.values(), *description.constexprs.values(), *description.block, *description.flags])
+    compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
+    for variable in description.variables:
+        compiled |= _names(variable.shape)  # the compiled code depends on the size of its variables
+    return compiled
+
+
+def declared_sizes(description: KernelDescription) -> Sizes:
+    """Return the sizes with the rules of `sizes`, and ties of sizes that are equal in the description and in all `trials`."""
+    names = size_names(description)
+    rules = {}
+    for name in names:
+        limits = description.sizes.get(name)
+        rules[name] = SizeRule()
+        if limits is not None:
+            rules[name] = SizeRule(limits.multiple_of, max(limits.min, 1), limits.max, zero=limits.min == 0)
+    known = [description.params, *({**description.params, **other} for other in description.trials)]
+    tied: dict[str, str] = {}
+    for index, name in enumerate(names if description.trials else ()):
+        leader = next((n for n in names[:index] if n not in tied and all(p[n] == p[name] for p in known)), None)
+        if leader is not None:
+            tied[name] = leader
+    return Sizes({name: rule for name, rule in rules.items() if name not in tied}, tied)
+
+
+def constants_of(text: str) -> set[int]:
+    """Return the integers in a source, without comments, strings and included names; `1 << n` counts as its value."""
+    code = _COMMENTS.sub(" ", text)
+    shifted = {1 << int(exponent) for exponent in _SHIFTS.findall(code) if int(exponent) < 32}
+    found = {int(number, 0) if number[:2] in ("0x", "0X") else int(number) for number in _INTEGERS.findall(code)}
+    return {value for value in found | shifted if _SMALLEST_CONSTANT <= value <= _LARGEST_CONSTANT}
+
+
+def tiles_of(description: KernelDescription) -> set[int]:
+    """Return the values of params that are compiled in, workgroup sizes included: tiles end at their multiples."""
+    expressions = [*description.defines.values(), *description.constexprs.values(), *description.block, *description.grid]
+    found = set[int]()
+    for expression in expressions:
+        names = _names([expression])
+        found |= {int(v) for n, v in description.params.items() if n in names - set(size_names(description)) and _is_integer(v)}
+        try:
+            if names.isdisjoint(size_names(description)) and expression is not None:
+                found.add(evaluate_integer(expression, description.params, where="kernel.block"))
+        except ExpressionError:
+            continue
+    return {value for value in found if _SMALLEST_CONSTANT <= value <= _LARGEST_CONSTANT}
+
+
+class ShapePlan:
+    """Draws shapes.
+
+    Args:
+        description: Kernel.
+        sizes: Sizes and the values that the kernel supports.
+        seed: Equal seeds give equal shapes.
+        cost: Estimated wave instructions of the unmodified kernel for params.
+        most: Wave instructions of one shape.
+    """
+
+    def __init__(self, description: KernelDescription, sizes: Sizes, seed: int, cost: Cost, most: int) -> None:
+        self._description = description
+        self._given = dict(description.params)
+        self._sizes = sizes
+        self._seed = seed
+        self._cost = cost
+        self._most = most
+
+    def residues(self, count: int) -> Iterator[Shape]:
+        """Draw small shapes: each size takes every residue modulo `count`, or every multiple of its unit below 64."""
+        rng = self._rng(0)
+        columns = {name: self._column(rule, count, rng) for name, rule in self._sizes.rules.items()}
+        for row in range(count if columns else 0):
+            values = {name: column[row][0] for name, column in columns.items()}
+            name = str(rng.choice(list(columns)))
+            larger = {**values, name: columns[name][row][1]}
+            yield self._shape(larger if row % 2 and self._fits(larger) else values, "residues")
+
+    def long(self, count: int) -> Iterator[Shape]:
+        """Draw shapes with one size up to eight times as large as described, and every residue of it."""
+        names = list(self._sizes.rules)
+        each = max(count // max(len(names), 1), 24)
+        for index, name in enumerate(names):
+            rng, rule = self._rng(1, index), self._sizes.rules[name]
+            period = max(RESIDUES // rule.unit, 8)
+            places = rng.permutation(each) % period
+            heights = (rng.permutation(each) + rng.random(each)) / each
+            for place, height in zip(places, heights, strict=True):
+                others = self._few(rng, name)
+                top = self._top(name, others)
+                value = int(RESIDUES * (max(top, RESIDUES) / RESIDUES) ** height)
+                value = value // (rule.unit * period) * rule.unit * period + int(place) * rule.unit
+                yield self._shape({**others, name: rule.nearest(max(value, rule.unit), period)}, "long")
+
+    def limits(self, constants: Iterable[int], *, powers: bool = True) -> Iterator[Shape]:
+        """Draw shapes with sizes next to and at constants, their double, and powers of two."""
+        known = sorted(set(constants))
+        products = sorted({a * b for a in known for b in known if RESIDUES < a * b <= self._highest()} - set(known))
+        chosen = [*known, *products][:_MOST_CONSTANTS]
+        columns = {name: self._next_to(name, rule, chosen, powers) for name, rule in self._sizes.rules.items()}
+        rows = max((len(column) for column in columns.values()), default=0)
+        rng = self._rng(2, *known)
+        orders = {name: rng.permutation(rows) for name in columns}
+        for row in range(rows):
+            picked = {n: c[int(orders[n][row]) % len(c)] for n, c in columns.items() if c}
+            shapes = [picked] if self._fits(picked) else [{**self._few(rng, n), n: value} for n, value in picked.items()]
+            for values in shapes:
+                if self._fits(values):
+                    yield self._shape(values, "limits")
+
+    def large(self) -> Iterator[Shape]:
+        """Draw one shape in which all sizes are larger than described, and one per size that alone is much larger."""
+        rng = self._rng(3)
+        for ratio in _LARGE_RATIOS:
+            values = {n: self._above(n, ratio, rng) for n in self._sizes.rules}
+            params = self._sizes.params(self._given, values)
+            most = _LARGE_ELEMENTS if ratio == _LARGE_RATIOS[-1] else _MOST_ELEMENTS * 4
+            if values and elements(self._description, params) <= most:
+                yield Shape(params, "large")
+                break
+        for name in self._sizes.rules if len(self._sizes.rules) > 1 else ():
+            values = {**self._few(rng, name), name: self._above(name, _FAR_ABOVE, rng)}
+            if self._fits(values, _LARGE_FACTOR):
+                yield self._shape(values, "large")
+
+    def edges(self) -> Iterator[Shape]:
+        """Return shapes with a size of 1, alone and together, and of 0."""
+        rules = self._sizes.rules
+        small = [n for n, rule in rules.items() if rule.unit == 1 and rule.least <= 1]
+        rng = self._rng(4)
+        for name in small:
+            yield self._shape({**self._few(rng, name), name: 1}, "one")
+        if len(small) > 1:
+            yield self._shape({**self._few(rng, ""), **dict.fromkeys(small, 1)}, "one")
+        for name in (n for n, rule in rules.items() if rule.zero):
+            yield self._shape({**self._few(rng, name), name: 0}, "zero")
+
+    def _column(self, rule: SizeRule, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+        """Return pairs of a small value and a larger one with the same residue."""
+        period = max(RESIDUES // rule.unit, 8) if rule.unit > 1 else max(count, RESIDUES)
+        column = []
+        for place in rng.permutation(count):
+            low = int(place) % period or period
+            high = low + period * int(rng.choice(_REPEATS))
+            column.append((rule.nearest(low * rule.unit, period), rule.nearest(high * rule.unit, period)))
+        return column
+
+    def _next_to(self, name: str, rule: SizeRule, constants: Sequence[int], powers: bool) -> list[int]:
+        top = self._top(name, {n: r.nearest(r.unit) for n, r in self._sizes.rules.items() if n != name})
+        centres = {c for c in constants if c <= top}
+        centres |= {1 << e for e in range(1, top.bit_length())} if powers else set[int]()
+        wanted = {c + d for c in centres for d in (-rule.unit, 0, rule.unit)} | {2 * c + rule.unit for c in constants}
+        values = {rule.nearest(value) for value in wanted if 0 < value <= top + 1}
+        return sorted(values)
+
+    def _few(self, rng: np.random.Generator, without: str) -> dict[str, int]:
+        return {n: r.nearest(r.unit * int(rng.integers(1, _FEW))) for n, r in self._sizes.rules.items() if n != without}
+
+    def _above(self, name: str, ratio: float, rng: np.random.Generator) -> int:
+        value = int(int(self._given[name]) * ratio)
+        return self._sizes.rules[name].nearest(value + int(rng.integers(1, RESIDUES)))
+
+    def _highest(self) -> int:
+        return max((int(self._given[n]) * _FAR_ABOVE for n in self._sizes.rules), default=0)
+
+    def _top(self, name: str, others: Mapping[str, int]) -> int:
+        """Return the largest value of a size that is cheap enough if the others are small."""
+        top = int(self._given[name]) * _FAR_ABOVE
+        while top > RESIDUES and not self._fits({**others, name: top}):
+            top = top * 3 // 4
+        return max(top, RESIDUES)
+
+    def _fits(self, values: Mapping[str, int], factor: int = 1) -> bool:
+        params = self._sizes.params(self._given, values)
+        return (
+            elements(self._description, params) <= _MOST_ELEMENTS * factor
+            and workgroups(self._description, params) <= _MOST_WORKGROUPS
+            and self._cost.of(params) <= self._most * factor
+        )
+
+    def _shape(self, values: Mapping[str, int], kind: ShapeKind) -> Shape:
+        return Shape(self._sizes.params(self._given, values), kind)
+
+    def _rng(self, *parts: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *parts])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimated wave instructions of the unmodified kernel, linear in each size between and beyond two measured values.
+
+    Args:
+        low: Smaller measured value of each size.
+        high: Larger measured value of each size.
+        corners: Wave instructions by the sizes that have their larger value.
+    """
+
+    low: Mapping[str, int]
+    high: Mapping[str, int]
+    corners: Mapping[frozenset[str], int]
+
+    def of(self, params: Mapping[str, Any]) -> float:
+        """Return the estimate for params."""
+        shares = {n: (float(params[n]) - low) / (self.high[n] - low) for n, low in self.low.items()}
+        total = sum(count * prod(s if n in large else 1 - s for n, s in shares.items()) for large, count in self.corners.items())
+        return max(total, 0.0)
+
+
+def elements(description: KernelDescription, params: Mapping[str, Any]) -> int:
+    """Return the total number of elements of all buffers; a very large number if the params are invalid."""
+    try:
+        return sum(
+            prod(evaluate_integer(expression, params, where="kernel.trials") for expression in argument.shape)
+            for argument in description.arguments
+            if isinstance(argument, BufferArgument)
+        )
+    except ExpressionError:
+        return 1 << 62
+
+
+def workgroups(description: KernelDescription, params: Mapping[str, Any]) -> int:
+    """Return the number of workgroups; a very large number if the params are invalid."""
+
+    def sizes(expressions: Iterable[Expression]) -> list[int]:
+        return [evaluate_integer(expression, params, where="kernel.grid") for expression in expressions]
+
+    try:
+        if description.grid:
+            return prod(sizes(description.grid))
+        block = sizes(description.block) or [1]
+        return prod(-(-items // size) for items, size in zip(sizes(description.work_items), block, strict=False))
+    except ExpressionError:
+        return 1 << 62
+
+
+def _values(argument: Argument) -> Sequence[Expression]:
+    match argument:
+        case StructArgument():
+            return [member.value for member in argument.fields]
+        case ScalarArgument():
+            return [argument.value]
+        case _:
+            return []
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _names(expressions: Iterable[Expression | None]) -> set[str]:
+    return {name for e in expressions if isinstance(e, str) for name in re.findall(r"[A-Za-z_]\w*", e)}
