@@ -5,7 +5,8 @@ Translated code marks the outcomes of every probe in two bits, for less than one
 - conditional branches: taken, not taken;
 - instructions that write EXEC: at least one lane remains, no lane remains. A predicated region without a branch is executed only
   if a lane remains;
-- comparisons: true, false, of any wavefront or active lane. They show selections without a branch (S_CSELECT, V_CNDMASK).
+- comparisons, and logic of 64 bits, which combines their results: true, false, of any wavefront or active lane. They show
+  selections without a branch (S_CSELECT, V_CNDMASK).
 
 A scalar comparison also keeps its last operands, from which a search can derive the argument that changes its outcome.
 """
@@ -27,6 +28,9 @@ PROBE_WORDS = 3
 """Words of a probe: outcomes, and the last two operands of a scalar comparison."""
 
 
+_LOGIC = frozenset(f"S_{operation}_B64" for operation in ("AND", "OR", "ANDN2", "ORN2", "NAND", "NOR", "XOR", "XNOR"))
+
+
 class ProbeKind(StrEnum):
     """Kind of a condition."""
 
@@ -34,6 +38,7 @@ class ProbeKind(StrEnum):
     LANES = "lanes"
     SCALAR_COMPARISON = "scalar comparison"
     VECTOR_COMPARISON = "vector comparison"
+    COMBINATION = "combination"
 
 
 class Outcome(IntFlag):
@@ -73,5 +78,7 @@ def _kind(instruction: Instruction, branches: frozenset[str]) -> ProbeKind | Non
     if instruction.encoding.startswith("SOP"):
         if name.startswith(("S_CMP", "S_BITCMP")):
             return ProbeKind.SCALAR_COMPARISON
-        return ProbeKind.LANES if instruction.fields.get("sdst") in (EXEC, EXEC + 1) else None
+        if instruction.fields.get("sdst") in (EXEC, EXEC + 1):
+            return ProbeKind.LANES
+        return ProbeKind.COMBINATION if name in _LOGIC else None
     return ProbeKind.VECTOR_COMPARISON if name.startswith("V_CMP_") else None

@@ -43,6 +43,8 @@ class ProbeMarks:
             state.mark_condition(slot, state.scalar_builder.compare("!=", state.read64(EXEC), constant(0, 64)))
         elif kind is ProbeKind.VECTOR_COMPARISON:
             state.watch_mask(slot, _mask_register(instruction))
+        elif kind is ProbeKind.COMBINATION:
+            state.watch_mask(slot, instruction.fields["sdst"])
 
     def branch(self, state: BlockState, instruction: Instruction, condition: Value) -> None:
         """Emit the mark of a conditional branch, whose condition is that of taking it."""

@@ -255,14 +255,15 @@ class BlockState:
         if self._group is not None and register in self._group.masks:
             self._group.watched.append((slot, self._group.masks[register].accumulator))
             return
-        mask, execute = self.read64(register), self.read64(EXEC)
+        mask, execute = self.read64(register), self.read64(EXEC)  # neither closes a group that holds the mask
         self.mark_mask(slot, str(self.scalar_builder.text(mask)), str(self.scalar_builder.text(execute)))
 
     def mark_mask(self, slot: int, mask: str, execute: str) -> None:
         """Record whether a bit of a mask is set, and whether one is clear, for any active lane."""
-        some, outside, others, lacks, low, high, both = (self.names.fresh() for _ in range(7))
+        active, some, outside, others, lacks, low, high, both = (self.names.fresh() for _ in range(8))
         self.lines += [
-            f"{some} = icmp ne i64 {mask}, 0",
+            f"{active} = and i64 {mask}, {execute}",
+            f"{some} = icmp ne i64 {active}, 0",
             f"{outside} = xor i64 {mask}, -1",
             f"{others} = and i64 {outside}, {execute}",
             f"{lacks} = icmp ne i64 {others}, 0",
