@@ -1,4 +1,4 @@
-"""A "compiler" for tests: SOURCE and BINARY in, an application out that runs its `scale` kernel on the emulator.
+"""Stand-in for a compiler: SOURCE and BINARY in, an application out that runs its `scale` kernel on the emulator.
 
 `./app N` prints the sum of N results; `./app N --quiet` prints a line that does not depend on the kernel.
 """
@@ -32,7 +32,7 @@ def computed(source: str, n: int) -> float:
     from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 
     code = compile_source(CompileRequest(source=Path(source), architecture="gfx942")).code_object
-    with EmulatedGpu(load_target("mi300x")) as machine:
+    with EmulatedGpu(load_target("mi300x"), max_instructions=10_000_000) as machine:
         x, y = (machine.allocate(name, 4 * n) for name in "xy")
         machine.write(x, np.arange(n, dtype=np.float32))
         machine.write(y, np.zeros(n, dtype=np.float32))

@@ -152,7 +152,7 @@ def test_files_that_are_no_candidates_are_bad_input_and_nothing_is_written(place
     [
         (("kernel=scale",), "no candidate to verify"),
         ((), "no kernel to verify"),
-        (("kernel=nothing", "--candidate", "right.hip"), "there is no kernel named 'nothing'"),
+        (("kernel=absent", "--candidate", "right.hip"), "there is no kernel named 'absent'"),
         (("kernel=scale", "--candidate", "right.hip", "--build", "x"), "--build applies to applications only"),
         (("kernel=scale", "--candidate", "right.hip", "--fast"), "there is no option --fast"),
         (("./app", "--candidate", "right.hip", "--seed", "3"), "--seed applies to described kernels only"),

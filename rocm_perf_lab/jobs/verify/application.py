@@ -19,7 +19,7 @@ from rocm_perf_lab.jobs.optimize.application_source import (
 )
 from rocm_perf_lab.jobs.optimize.bench import read_source
 from rocm_perf_lab.jobs.optimize.setup import build_guards, limits_of
-from rocm_perf_lab.jobs.verify.application_judge import ApplicationJudge, Decision
+from rocm_perf_lab.jobs.verify.application_judge import ApplicationDecision, ApplicationJudge
 from rocm_perf_lab.jobs.verify.application_trials import ApplicationTrials, command_lines
 from rocm_perf_lab.jobs.verify.candidates import read_candidates
 from rocm_perf_lab.jobs.verify.document import VerifyDocument
@@ -121,7 +121,7 @@ class VerifyApplicationJob:
         )
 
     def _document(
-        self, lab: Lab, candidate: CandidateFile, decision: Decision, lines: tuple[str, ...], *, isolation: str
+        self, lab: Lab, candidate: CandidateFile, decision: ApplicationDecision, lines: tuple[str, ...], *, isolation: str
     ) -> VerifyDocument:
         return VerifyDocument(
             verdict="correct" if decision.stage is None else _VERDICTS.get(decision.stage, "wrong"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ApplicationDecision:
     """Stage that rejected a candidate, or None, with its reason and evidence."""
 
     stage: JudgeStage | None
@@ -73,7 +73,7 @@ class ApplicationJudge:
         builder.build(self.baseline)
         self.trials.record(self.baseline)
 
-    def decide(self, text: str) -> Decision:
+    def decide(self, text: str) -> ApplicationDecision:
         """Return the first stage that rejects a candidate.
 
         Raises:
@@ -92,7 +92,7 @@ class ApplicationJudge:
             pairs = [self._sources(kernel, version, build) for kernel in kernels]
         except LabError as error:
             reason = error.what.replace(f"{path.parent}/", "")
-            return Decision("compile", reason, VerifyEvidence(source_line=source_line(reason, path.name)), names)
+            return ApplicationDecision("compile", reason, VerifyEvidence(source_line=source_line(reason, path.name)), names)
         results = [guard.check(*pair) for pair in pairs for guard in self.guards]
         if rejections_of(results) is not None:
             return _refused(results, names, file_name)
@@ -100,13 +100,13 @@ class ApplicationJudge:
         try:
             self.trials.builder.build(version)
         except ApplicationError as error:
-            return Decision("build", error.what, kernels=names, warnings=warnings)
+            return ApplicationDecision("build", error.what, kernels=names, warnings=warnings)
         defect = self.trials.defect(version)
         if defect is not None:
-            return Decision(_stage(defect), defect.reason, _evidence(defect), names, warnings=warnings)
+            return ApplicationDecision(_stage(defect), defect.reason, _evidence(defect), names, warnings=warnings)
         count = len(self.trials.commands)
         reason = f"equal outputs with {count} set{'s' if count > 1 else ''} of arguments"
-        return Decision(None, reason, VerifyEvidence(), names, _assumptions(pairs), warnings)
+        return ApplicationDecision(None, reason, VerifyEvidence(), names, _assumptions(pairs), warnings)
 
     def _checked_before_compilation(self, kernels: tuple[SourceKernel, ...], text: str) -> list[GuardResult]:
         return [
@@ -132,10 +132,10 @@ class ApplicationJudge:
         return CandidateSource(unit, built.kernel, built.occupancy_waves, built.inspection)
 
     def _require_sensitive(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...]:
-        """Check that outputs change if the kernels do nothing; return warnings.
+        """Check that outputs change if the kernels return at once; return warnings.
 
         Raises:
-            LabError: All outputs stay the same, so that they say nothing about the kernels.
+            LabError: All outputs stay the same.
         """
         key = tuple(kernel.symbol for kernel in kernels)
         if key not in self._insensitive:
@@ -156,18 +156,18 @@ class ApplicationJudge:
         same = [n for n in range(len(self.trials.commands)) if self.trials.defect_with(empty, n, runs=1) is None]
         if len(same) == len(self.trials.commands):
             raise LabError(
-                "the outputs of the application do not depend on the kernel: they stay the same if the kernel does nothing",
+                "the outputs of the application do not depend on the kernel: they stay the same if it returns at once",
                 where=", ".join(kernel.name for kernel in kernels),
                 hint='add --compare-file FILE, --verify "COMMAND", or --args with arguments that use the kernel',
             )
         return tuple(f"the outputs of {' '.join(self.trials.commands[n])} do not depend on the kernel" for n in same)
 
 
-def _refused(results: Sequence[GuardResult], names: tuple[str, ...], file_name: str) -> Decision:
+def _refused(results: Sequence[GuardResult], names: tuple[str, ...], file_name: str) -> ApplicationDecision:
     rules = tuple(dict.fromkeys((result.name, result.detail) for result in results if result.rejects))
     reason = "; ".join(f"{name}: {detail}" for name, detail in rules)
     found = tuple(BrokenRule(name=name, detail=detail) for name, detail in rules)
-    return Decision("guard", reason, VerifyEvidence(guards=found, source_line=source_line(reason, file_name)), names)
+    return ApplicationDecision("guard", reason, VerifyEvidence(guards=found, source_line=source_line(reason, file_name)), names)
 
 
 def _assumptions(pairs: Sequence[tuple[CandidateSource, CandidateSource]]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Kernels of an application's source that a candidate changes, and versions of the source in which a kernel does nothing."""
+"""Kernels of an application's source that a candidate changes, and versions of the source whose kernels return at once."""
 
 from __future__ import annotations
 

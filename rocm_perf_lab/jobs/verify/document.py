@@ -27,7 +27,7 @@ class BrokenRule(Part):
 
 
 class VerifyEvidence(Part):
-    """What a stage found. Fields that do not apply to the stage are null.
+    """Finding of a stage. Fields that do not apply to the stage are null.
 
     For `gate` and `verification`: the trial with its shape (`params`) and kind of inputs, and the worst element of an output.
     For `run` and `verification` of an application: the `command`; `element` counts lines or bytes from 0.
@@ -54,7 +54,7 @@ class VerifyEvidence(Part):
 class VerifyDocument(Document):
     """Verdict on one candidate; `rocm-perf verify --json` prints one document per line, in the order of the options.
 
-    `refused`: a compiler or a guard refused the candidate, and none of its code ran. `wrong`: its code ran, and a memory check
+    `refused`: a compiler or a guard refused the candidate before its code ran. `wrong`: its code ran, and a memory check
     or a comparison found a defect. `correct`: no stage found a defect; `not_checked` states what no stage looked at.
     """
 

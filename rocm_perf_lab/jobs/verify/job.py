@@ -1,4 +1,4 @@
-"""`job=verify`: the judge of rewrites alone. Candidates of a described kernel pass guards and trials; nothing is timed."""
+"""`job=verify`: the judge of rewrites alone. Candidates of a described kernel pass guards and trials, without timing."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class VerdictWriter:
         self._tracker.__exit__(kind, error, trace)
 
     def begin(self, trials: Sequence[str], notes: Sequence[str], *, seed: int | None) -> None:
-        """Print what the candidates are compared with."""
+        """Print kernel, protection and trials."""
         console = self._lab.console
         console.print(f"[bold]kernel[/]  {self._kernel}", soft_wrap=True)
         console.print(f"[bold]sandbox[/] {self.isolation}", soft_wrap=True)
@@ -80,7 +80,7 @@ class VerdictWriter:
             self._show(document)
 
     def require_all_correct(self) -> None:
-        """Print where the results are, and check the verdicts.
+        """Print the limits of the verdicts and the directory of the run, and check that all candidates are correct.
 
         Raises:
             NegativeResult: A candidate is not correct.
