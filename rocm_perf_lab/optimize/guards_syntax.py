@@ -46,7 +46,7 @@ _FORBIDDEN_CALLS = re.compile(
     r"|v?fork|exec[lv]\w*|kill|raise|signal|time|gettimeofday|clock_gettime|usleep|sleep|rand|srand|random"
 )
 """Calls with an effect outside the launch, or whose result the launch does not determine. Other builtins only compute, order
-instructions, exchange values between lanes or access memory, and the code object is checked for instructions of the same kinds."""
+instructions, exchange values between lanes or access memory; the code object is checked for instructions of the same kinds."""
 _FREE_ATTRIBUTES = frozenset(
     {"CUDAGlobalAttr", "CUDADeviceAttr", "CUDAHostAttr", "CUDASharedAttr", "CUDAConstantAttr", "CUDALaunchBoundsAttr",
      "AMDGPUWavesPerEUAttr", "AMDGPUFlatWorkGroupSizeAttr", "AMDGPUNumVGPRAttr", "AMDGPUNumSGPRAttr",

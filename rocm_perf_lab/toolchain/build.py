@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.alignment_checks import checks_identity
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild, CachedError, ErrorCache
 from rocm_perf_lab.toolchain.compile_request import CompileRequest, request_flags
-from rocm_perf_lab.toolchain.compiler_run import CompileError, reproducible_paths, run_compiler
+from rocm_perf_lab.toolchain.compiler_run import CompileError, redacted_error, reproducible_paths, run_compiler
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from rocm_perf_lab.toolchain.device_code import compile_device_code
+from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.missing_headers import rules_identity
 
@@ -95,7 +96,7 @@ def compile_source(
         request: Source, architecture and flags.
         compiler: Compiler to use; the first usable one by default.
         cache_dir: Cache directory; the user's by default.
-        sandbox: Sandbox for untrusted sources.
+        sandbox: Sandbox for untrusted sources; the compiler's output about other files is left out.
         fresh: Whether to compile even if there is a cached result.
 
     Raises:
@@ -106,9 +107,16 @@ def compile_source(
     compiler = compiler or find_compiler()
     cache_dir = cache_dir or default_cache_dir()
     key = _cache_key(request, compiler)
-    build, cached = built_once(
-        lambda: compile_device_code(request, compiler, cache_dir, sandbox), key, request.source.parent, cache_dir, fresh=fresh
-    )
+    try:
+        build, cached = built_once(
+            lambda: compile_device_code(request, compiler, cache_dir, sandbox), key, request.source.parent, cache_dir, fresh=fresh
+        )
+    except CompileError as error:
+        if sandbox is None:
+            raise
+        raise redacted_error(error, request.source) from None
+    if sandbox is not None:
+        build = replace(build, log=redacted(build.log, request.source))
     return BuildResult.of(build, compiler, key, cached=cached)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.toolchain.diagnostics import redacted, without_paths
 from rocm_perf_lab.toolchain.missing_headers import hint_for, missing_header
 
 if TYPE_CHECKING:
@@ -97,6 +98,18 @@ def call_compiler(
             hint="Simplify the source, or raise the limits in optimizer.isolation.",
         )
     return ended.returncode, ended.stderr or ended.stdout
+
+
+def redacted_error(error: CompileError, source: Path) -> CompileError:
+    """Return the error of an untrusted source without paths and contents of other files; see :func:`redacted`."""
+    log = redacted(error.log, source)
+    if places_of_errors(error.log):
+        new = compile_error(source, log) if places_of_errors(log) else None
+        what = new.what if new is not None else "the compiler reports an error outside of the source"
+    else:
+        what = without_paths(error.what, source)
+    hint = without_paths(error.hint, source) if error.hint is not None else None
+    return CompileError(what, log=log, where=error.where, hint=hint)
 
 
 def reproducible_paths(source: Path) -> tuple[str, ...]:

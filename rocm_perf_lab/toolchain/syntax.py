@@ -21,6 +21,7 @@ from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build import CompileError, compile_source
 from rocm_perf_lab.toolchain.compile_request import request_flags
 from rocm_perf_lab.toolchain.device_code import language_flags
+from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.toolchain.missing_headers import stand_in_directory
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ def _read(
             if attempt == 1:  # clang rejects a precompiled header whose headers have changed: compile it again
                 header.unlink(missing_ok=True)
                 header = _precompiled(headers, base, compiler, runner)
-    raise SyntaxTreeError(f"the compiler produces no syntax tree: {said.strip()[:500]}", where=str(request.source))
+    shown = said if runner.sandbox is None else redacted(said, request.source)
+    raise SyntaxTreeError(f"the compiler produces no syntax tree: {shown.strip()[:500]}", where=str(request.source))
 
 
 def _stand_ins(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: Sandbox | None) -> tuple[str, ...] | None:
@@ -197,7 +199,8 @@ def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler
         command = (*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header))
         code, _, said = runner.run(command, Path(private))
         if code != 0:
-            raise SyntaxTreeError(f"the headers do not compile: {said.strip()[:500]}", where=str(header))
+            shown = said if runner.sandbox is None else redacted(said, header)
+            raise SyntaxTreeError(f"the headers do not compile: {shown.strip()[:500]}", where=str(header))
         temporary.replace(finished)
     return finished
 
