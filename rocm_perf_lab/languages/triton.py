@@ -37,7 +37,7 @@ class TritonLanguage(Language):
     def compile(self, kernel: KernelSpec, source: Path, settings: CompileSettings) -> BuildResult:
         """Compile a `@triton.jit` function; see :meth:`Language.compile`.
 
-        The compiler, its sandbox and the optimisation level do not apply.
+        The compiler and the optimisation level do not apply. The sandbox limits the Python program that compiles the source.
         """
         from rocm_perf_lab.languages.triton_build import TritonRequest, compile_triton
 
@@ -50,7 +50,7 @@ class TritonLanguage(Language):
             architecture=settings.architecture,
             import_dirs=kernel.include_paths,
         )
-        return compile_triton(request, cache_dir=settings.cache_dir)
+        return compile_triton(request, cache_dir=settings.cache_dir, sandbox=settings.sandbox)
 
     def build_values(self, kernel: KernelSpec) -> Mapping[str, object]:
         """Return constants, options, and the properties of arguments for which Triton specialises."""

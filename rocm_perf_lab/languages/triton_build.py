@@ -28,7 +28,9 @@ from rocm_perf_lab.toolchain.code_object import LaunchContract
 from rocm_perf_lab.toolchain.elf import read_code_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 _KEY_FORMAT = 1
 _WORKER = Path(__file__).with_name("triton_worker.py")
@@ -76,8 +78,13 @@ class TritonRequest:
     import_dirs: tuple[Path, ...] = ()
 
 
-def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> BuildResult:
+def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None, sandbox: Sandbox | None = None) -> BuildResult:
     """Compile, or return the cached result if all inputs are unchanged.
+
+    Args:
+        request: Source, entry and arguments.
+        cache_dir: Cache directory; the user's by default.
+        sandbox: Sandbox for untrusted sources, which are Python programs.
 
     Raises:
         CompileError: Triton is not installed, or the source is missing, does not run or does not compile.
@@ -90,7 +97,7 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
     require_source(request.source)
     cache_dir = cache_dir or default_cache_dir()
     key = _cache_key(request, version)
-    build, cached = built_once(lambda: _run(request, cache_dir), key, request.source.parent, cache_dir)
+    build, cached = built_once(lambda: _run(request, cache_dir, sandbox), key, request.source.parent, cache_dir)
     return BuildResult(
         code_object=read_code_object(build.content),
         command=build.command,
@@ -158,7 +165,7 @@ def _knobs() -> dict[str, str]:
     return {"TRITON_DEFAULT_FP_FUSION": "1"} | chosen
 
 
-def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
+def _run(request: TritonRequest, cache_dir: Path, sandbox: Sandbox | None) -> CachedBuild:
     parent = cache_dir / "triton"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as name:
@@ -166,16 +173,7 @@ def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
         source_dir = request.source.parent.absolute()
         imports = [str(source_dir), *(str(d.absolute()) for d in request.import_dirs)]
         (directory / "request.json").write_text(json.dumps({**_message(request), "import_dirs": imports}))
-        run = subprocess.run(
-            [sys.executable, "-P", str(_WORKER), str(directory.absolute())],
-            cwd=source_dir,
-            env={**os.environ, **_knobs(), "TRITON_CACHE_DIR": name, "TRITON_HOME": name, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        run = _worker_run(request, directory.absolute(), imports, sandbox)
         answer = _answer(directory, run, request)
         return CachedBuild(
             content=(directory / "kernel.hsaco").read_bytes(),
@@ -188,6 +186,45 @@ def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
                 dynamic_lds_bytes=answer["dynamic_lds_bytes"],
             ),
         )
+
+
+def _worker_run(
+    request: TritonRequest, directory: Path, imports: Sequence[str], sandbox: Sandbox | None
+) -> subprocess.CompletedProcess[str]:
+    """Run the worker; in a sandbox it can read the sources and write to `directory` only.
+
+    Raises:
+        CompileError: The sandbox stopped the worker.
+    """
+    command = [sys.executable, "-P", str(_WORKER), str(directory)]
+    source_dir = request.source.parent.absolute()
+    variables = {
+        **_knobs(),
+        "TRITON_CACHE_DIR": str(directory),
+        "TRITON_HOME": str(directory),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if sandbox is None:
+        return subprocess.run(
+            command,
+            cwd=source_dir,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    readable = [Path(path) for path in (*imports, _WORKER.parent)]
+    ended = sandbox.run(command, directory, readable=readable, cwd=source_dir, variables=variables)
+    if ended.reason is not None:
+        raise CompileError(
+            f"the compiler was stopped: it {ended.reason}",
+            log=ended.stderr,
+            where=str(request.source),
+            hint="Simplify the source, or raise the limits in optimizer.isolation.",
+        )
+    return subprocess.CompletedProcess(command, ended.returncode, ended.stdout, ended.stderr)
 
 
 def _relative(path: Path, source_dir: Path) -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _CHILD = Path(__file__).parent / "sandbox_child.py"
 _PASSED_ON = ("PATH", "ROCM_PATH", "HIP_PATH", "HIP_CLANG_PATH", "HIP_DEVICE_LIB_PATH", "LD_LIBRARY_PATH")
@@ -79,7 +79,14 @@ class Sandbox:
         return _protection()
 
     def run(
-        self, command: Sequence[str], private: Path, *, readable: Sequence[Path] = (), longest_output: int = _LONGEST_LOG
+        self,
+        command: Sequence[str],
+        private: Path,
+        *,
+        readable: Sequence[Path] = (),
+        longest_output: int = _LONGEST_LOG,
+        cwd: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> SandboxResult:
         """Run a command until it ends or exceeds a limit; its child processes are then killed.
 
@@ -88,6 +95,8 @@ class Sandbox:
             private: Directory that the command may write to.
             readable: Additional files and directories that this command may read.
             longest_output: Maximum number of bytes of standard output to keep.
+            cwd: Working directory; None keeps that of this process.
+            variables: Environment variables in addition to those that tools need.
         """
         paths = (*self.readable, *readable, Path(sys.prefix), Path(sys.base_prefix), Path(command[0]).parent)
         request: dict[str, object] = {
@@ -97,8 +106,8 @@ class Sandbox:
         }
         process = subprocess.Popen(
             [*_child_command(request), *command],
-            cwd=Path.cwd(),
-            env=_environment(private),
+            cwd=cwd or Path.cwd(),
+            env={**_environment(private), **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
