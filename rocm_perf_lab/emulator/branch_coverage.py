@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
 
 
+_OUTCOMES = tuple(Outcome(bits) for bits in range(4))
+
+
 @dataclass(frozen=True)
 class BranchCoverage:
     """Outcomes of the conditions of one kernel.
@@ -36,6 +39,11 @@ class BranchCoverage:
 
     def merged(self, other: BranchCoverage) -> BranchCoverage:
         """Return the union of the outcomes of two launches of the same code, with the operands of `other`."""
+        known = self.outcomes
+        if other.executed <= self.executed and all(
+            o | known.get(a, Outcome.NONE) == known.get(a) for a, o in other.outcomes.items()
+        ):
+            return BranchCoverage(self.program, self.code, known, {**self.operands, **other.operands}, self.executed)
         addresses = {*self.outcomes, *other.outcomes}
         outcomes = {a: self.outcomes.get(a, Outcome.NONE) | other.outcomes.get(a, Outcome.NONE) for a in addresses}
         return BranchCoverage(
@@ -55,7 +63,7 @@ def branch_coverage(code: str, program: Program, words: NDArray[np.uint64], exec
     outcomes: dict[int, Outcome] = {}
     operands: dict[int, tuple[int, int]] = {}
     for probe, (bits, first, second) in zip(program.probes, words.tolist(), strict=True):
-        outcomes[probe.instruction.address] = Outcome(bits)
+        outcomes[probe.instruction.address] = _OUTCOMES[bits]
         if bits and probe.kind is ProbeKind.SCALAR_COMPARISON:
             operands[probe.instruction.address] = (first, second)
     executed = frozenset(block.address for block in program.blocks if executions[block.index])

@@ -27,6 +27,7 @@ _ROUND = 12
 """Points that are tried before the proposals are renewed."""
 _MOST_CONSTANTS = 24
 _MOST_PAIRED = 10
+_MOST_EXTENDED = 4
 _MOST_DIVISORS = 6
 _MOST_FACTORS = 3
 _LARGEST_FACTOR = 1024
@@ -145,7 +146,7 @@ class BranchSearch:
         sources = [self._shaped(shapes) for shapes in self._constant_shapes(constants)] if self.space.given else []
         if self.space.has_values:
             sources += [self._planted(constants), self._patterns(constants, number)]
-        sources += [self._scalars(constants), self._mutated(constants, number)]
+        sources += [self._scalars(constants), self._extended(constants), self._mutated(constants, number)]
         seen: set[SearchPoint] = set()
         for point in chain(islice(solved, _ROUND // 2), chain.from_iterable(zip_longest(solved, *sources))):
             if point is not None and point not in self._tried and point not in seen:
@@ -298,7 +299,18 @@ class BranchSearch:
             if chosen is not None:
                 yield SearchPoint(shape, scalars=(chosen,))
 
-    # mutations
+    # points that reached something new, for conditions on several sizes, scalars and values
+
+    def _extended(self, constants: Constants) -> Iterator[SearchPoint]:
+        """Yield useful points with a constant, or the next number, as one of their sizes or scalars."""
+        for number, point in product(constants.compared[:_MOST_PAIRED], reversed(self._useful[-_MOST_EXTENDED:])):
+            for value in (number + 1, number, number - 1):
+                for name in self.space.given:
+                    for changed in self._shaped([{**dict(point.params), name: value}]):
+                        yield replace(point, params=changed.params)
+                for name, given in self.space.scalars.items():
+                    if isinstance(given, int):
+                        yield replace(point, scalars=tuple(sorted({**dict(point.scalars), name: value}.items())))
 
     def _mutated(self, constants: Constants, number: int) -> Iterator[SearchPoint]:
         """Yield useful points with another size, or with sizes and values of two of them."""

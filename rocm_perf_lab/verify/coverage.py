@@ -6,17 +6,16 @@ counts as coverage only if the unmodified kernel supports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument, StructArgument
 from rocm_perf_lab.verify.branch_search import BranchSearch, SearchPoint, SearchSpace
-from rocm_perf_lab.verify.branches import UncoveredBranch, uncovered_branches
+from rocm_perf_lab.verify.branches import uncovered_branches
 from rocm_perf_lab.verify.inputs import InputKind, is_random
 from rocm_perf_lab.verify.shapes import elements, workgroups
-from rocm_perf_lab.verify.trials import ScalarChoice, Trial, scalar_choices, trial_of
+from rocm_perf_lab.verify.trials import ScalarChoice, scalar_choices, trial_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.code_object import CodeObject
+    from rocm_perf_lab.verify.branches import UncoveredBranch
     from rocm_perf_lab.verify.shapes import Sizes
+    from rocm_perf_lab.verify.trials import Trial
 
 _MOST_ELEMENTS = 12 << 20
 """Elements of the buffers of one shape."""
@@ -39,43 +40,55 @@ _PROPOSALS = 8
 _FEW_ELEMENTS = 2000
 _SMALL_SIZES = (133, 5, 3, 2)
 
-Attempt = Callable[[Trial], "AttemptedTrial"]
-"""Runs a trial of the rewrite."""
-
 
 @dataclass(frozen=True)
 class AttemptedTrial:
     """Result of a trial of the rewrite alone.
 
     Args:
-        covered: Coverage; None if the rewrite failed, or has other code for this shape.
-        failed: The rewrite failed, for example with an access out of bounds.
-        compare: Compares the trial with the unmodified kernel: None if that does not support the trial, else whether it passed.
+        covered: Coverage; None if the rewrite failed.
+        suspicious: The rewrite failed, or has a finding that the unmodified kernel does not have with its own shape.
     """
 
     covered: BranchCoverage | None
-    failed: bool
-    compare: Callable[[], bool | None]
+    suspicious: bool
+
+
+class SearchedKernel(Protocol):
+    """Rewrite whose trials are searched."""
+
+    def attempt(self, trial: Trial) -> AttemptedTrial:
+        """Run a trial of the rewrite alone."""
+        ...
+
+    def compare(self, trial: Trial) -> bool | None:
+        """Compare a trial with the unmodified kernel: None if that does not support it, else whether the rewrite is correct."""
+        ...
 
 
 @dataclass
 class CoverageRecorder:
-    """Coverage of the trials of one rewrite so far.
+    """Coverage of the trials of one rewrite so far, by the SHA-256 of the code object."""
 
-    Args:
-        code: SHA-256 of the code object for the described shape; other builds of the same source are not recorded.
-    """
-
-    code: str
-    coverage: BranchCoverage | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    _by_code: dict[str, tuple[BranchCoverage, Mapping[str, Any]]] = field(default_factory=dict)
 
     def add(self, covered: BranchCoverage | None, params: Mapping[str, Any]) -> None:
         """Add the coverage of a trial with these params."""
-        if covered is None or covered.code != self.code:
-            return
-        self.coverage = covered if self.coverage is None else self.coverage.merged(covered)
-        self.params = params
+        if covered is not None:
+            known = self._by_code.get(covered.code)
+            self._by_code[covered.code] = (covered if known is None else known[0].merged(covered), params)
+
+    def coverage(self, code: str) -> tuple[BranchCoverage, Mapping[str, Any]] | None:
+        """Return the coverage of a code object and the params of its last trial; None without trials."""
+        return self._by_code.get(code)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Result of a search: whether no comparison failed, and the branches that no trial took."""
+
+    passed: bool
+    uncovered: tuple[UncoveredBranch, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class CoverageSearch:
         description: Kernel.
         sizes: Sizes that the unmodified kernel supports.
         seed: Seed of the run.
-        trials: Trials of the rewrite alone.
+        trials: Most trials of the rewrite.
     """
 
     description: KernelDescription
@@ -94,23 +107,21 @@ class CoverageSearch:
     seed: int
     trials: int
 
-    def run(self, recorder: CoverageRecorder, source: Path, attempt: Attempt) -> bool:
+    def run(self, code_object: CodeObject, recorder: CoverageRecorder, source: Path, kernel: SearchedKernel) -> SearchResult:
         """Try points until all branches are covered, a comparison fails or the trials are used up.
 
         Args:
-            recorder: Coverage of earlier trials, to which that of supported ones is added.
+            code_object: Code of the rewrite for the described shape. Other builds of the source are not searched.
+            recorder: Coverage of earlier trials.
             source: Source of the rewrite.
-            attempt: Runs a trial of the rewrite.
-
-        Returns:
-            Whether all comparisons passed.
+            kernel: Runs and compares trials.
         """
-        if recorder.coverage is None:
-            return True
-        search = BranchSearch(self._space(source), recorder.coverage, self._sizes_of(recorder.params))
-        passed = all(self._passes(search, point, recorder.code, attempt) for point in self._chosen(search))
-        recorder.coverage = search.coverage
-        return passed
+        known = recorder.coverage(code_object.sha256)
+        if known is None:
+            return SearchResult(True, ())
+        search = BranchSearch(self._space(source), known[0], self._sizes_of(known[1]))
+        passed = all(self._passes(search, point, kernel) for point in self._chosen(search))
+        return SearchResult(passed, uncovered_branches(search.coverage, code_object, source))
 
     def _chosen(self, search: BranchSearch) -> Iterator[SearchPoint]:
         """Yield points, those with large shapes last, within the limits of trials and elements."""
@@ -133,12 +144,13 @@ class CoverageSearch:
                 return
             yield point
 
-    def _passes(self, search: BranchSearch, point: SearchPoint, code: str, attempt: Attempt) -> bool:
+    def _passes(self, search: BranchSearch, point: SearchPoint, kernel: SearchedKernel) -> bool:
         """Run a point, compare it if it reaches something new, and return whether it is not wrong."""
-        attempted = attempt(self.trial(point))
-        covered = attempted.covered if attempted.covered is not None and attempted.covered.code == code else None
+        trial = self.trial(point)
+        attempted = kernel.attempt(trial)
+        covered = attempted.covered if attempted.covered is not None and attempted.covered.code == search.coverage.code else None
         is_new = covered is not None and search.gains(covered)
-        passed = attempted.compare() if is_new or attempted.failed else None
+        passed = kernel.compare(trial) if is_new or attempted.suspicious else None
         if covered is not None:
             search.learn(point, covered, counts=passed is True)
         return passed is not False
@@ -201,16 +213,3 @@ class CoverageSearch:
         params = self.sizes.params(self.description.params, values)
         fits = elements(self.description, params) <= _MOST_ELEMENTS and workgroups(self.description, params) <= _MOST_WORKGROUPS
         return values if fits else None
-
-
-def uncovered(recorder: CoverageRecorder, code_object: CodeObject, source: Path) -> tuple[UncoveredBranch, ...]:
-    """Return the branches that no trial took; none if no trial was recorded.
-
-    Args:
-        recorder: Coverage of all trials.
-        code_object: Code for the described shape.
-        source: Source of the rewrite.
-    """
-    if recorder.coverage is None:
-        return ()
-    return uncovered_branches(recorder.coverage, code_object, source)

@@ -58,6 +58,14 @@ class TrialExecutor:
         launches = trial_launches(self.description, trial, build, symbol, poison=poison)
         return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
 
+    def build(self, source: Path) -> BuildResult:
+        """Return the build of a source for the described params.
+
+        Raises:
+            LabError: The source does not compile.
+        """
+        return self._built(self.description, source)
+
     def build_key(self, trial: Trial) -> BuildKey:
         """Return the values that the build of a trial depends on."""
         description = described(self.description, trial)

@@ -26,6 +26,8 @@ class TrialPolicy(BaseModel):
             size is long.
         instructions: Wave instructions of the unmodified kernel in all trials; trials beyond them are left out.
         builds: Builds of one source, for languages whose compiler specialises code for a shape.
+        searched: Most trials that search for shapes, scalars and inputs to take branches of a rewrite which no trial took.
+        require_coverage: Reject a rewrite with a branch that no trial took.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,6 +39,8 @@ class TrialPolicy(BaseModel):
     shapes: PositiveInt = 64
     instructions: PositiveInt = 12_000_000
     builds: PositiveInt = 8
+    searched: NonNegativeInt = 128
+    require_coverage: bool = False
 
 
 def drawn_seed() -> int:
