@@ -79,6 +79,26 @@ def run_in_group(command: Sequence[str], timeout_s: float) -> int | None:
     return code
 
 
+def captured_in_group(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Run a command without standard input, and return its output.
+
+    Its processes are ended after the timeout and after an interrupt, also those that keep its standard output open.
+
+    Raises:
+        OSError: The command cannot be started.
+        subprocess.TimeoutExpired: It exceeded the timeout and was ended.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except BaseException:
+            end_group(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
 def end_group(process: subprocess.Popen[bytes]) -> None:
     """End all remaining processes in the group that `process` leads."""
     for sign in (signal.SIGTERM, signal.SIGKILL):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.process_group import captured_in_group
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationResult
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class _Comparison:
 def _run(command: Sequence[str], timeout_s: float, what: str) -> bytes:
     where = shlex.join(command)
     try:
-        ended = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
+        ended = captured_in_group(command, timeout_s)
     except OSError as error:
         raise ApplicationError(f"{what} cannot be started: {error.strerror}", where=where) from error
     except subprocess.TimeoutExpired as error:

@@ -170,3 +170,16 @@ def test_files_of_an_earlier_run_are_removed_before_the_run(tmp_path: Path) -> N
 
     with pytest.raises(ApplicationError, match="did not write"):
         ApplicationVerifier((stale,), None, 10).run(["true"], tmp_path)
+
+
+def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> None:
+    marker = tmp_path / "alive"
+    command = ["sh", "-c", f"(sleep 2; touch {marker}) & wait"]  # the background process keeps standard output open
+    started = time.monotonic()
+
+    with pytest.raises(ApplicationError, match=r"took more than 0\.3 s"):
+        ApplicationVerifier((), None, 0.3).run(command, tmp_path)
+
+    assert time.monotonic() - started < 1.9
+    time.sleep(2.2)
+    assert not marker.exists()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.process_group import captured_in_group
 from rocm_perf_lab.verify.application_outputs import ApplicationError
 
 if TYPE_CHECKING:
@@ -112,21 +113,14 @@ class ApplicationBuilder:
         binary.unlink(missing_ok=True)
         command = self.application.build_arguments(source, binary)
         try:
-            ended = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self.timeout_s,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
+            ended = captured_in_group(command, self.timeout_s)
         except OSError as error:
             raise ApplicationError(f"the build command cannot be started: {error.strerror}", where=shlex.join(command)) from error
         except subprocess.TimeoutExpired as error:
             raise ApplicationError(f"the build took more than {self.timeout_s:g} s", where=shlex.join(command)) from error
         if ended.returncode != 0 or not os.access(binary, os.X_OK):
-            message = (ended.stderr or ended.stdout).strip()[-500:] or "it wrote no executable file"
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+            message = said[-500:] or "it wrote no executable file"
             raise ApplicationError(f"the build command failed: {message}", where=shlex.join(command), hint="check --build")
 
 
