@@ -1,8 +1,8 @@
 """Sandbox for compilers of untrusted sources.
 
 Commands run with limits on time, memory, file size and processes, an empty standard input, only the environment variables that
-tools need, and a private directory for home and temporary files. If the kernel supports it, they have no network and can open
-only tools, headers and the private directory; see :meth:`Sandbox.protection`.
+tools need, and a private directory for home and temporary files. They have no network, can open only tools, headers and the
+private directory, and do not see other processes; see :meth:`Sandbox.protection` and :meth:`Sandbox.require`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,15 +43,37 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class SandboxProtection:
-    """Protection that the kernel supports: no network, no access to other files."""
+    """Protection that the kernel supports: no network, no access to other files, other processes are not visible."""
 
     network: bool
     files: bool
+    processes: bool
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Protection that this machine does not support, with the reason."""
+        rows = (
+            (self.network, "network access (the kernel permits neither user namespaces nor seccomp filters)"),
+            (self.files, "access to all files (the kernel has no Landlock)"),
+            (
+                self.processes,
+                "visible command lines of other processes (the kernel permits neither user namespaces nor Landlock)",
+            ),
+        )
+        return tuple(text for present, text in rows if not present)
 
     def __str__(self) -> str:
-        network = "no network" if self.network else "network access (the kernel does not permit user namespaces)"
-        files = "no access to other files" if self.files else "access to all files (the kernel has no Landlock)"
-        return f"limits on time, memory, file size and processes; {network}; {files}"
+        rows = (
+            (self.network, "no network"),
+            (self.files, "no access to other files"),
+            (self.processes, "no other processes visible"),
+        )
+        present = tuple(text for has, text in rows if has)
+        return "; ".join(("limits on time, memory, file size and processes", *present, *self.missing))
+
+
+class SandboxUnavailable(LabError):
+    """Machine on which untrusted sources cannot be compiled safely."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +93,31 @@ class Sandbox:
     Args:
         limits: Limits of each command.
         readable: Files and directories that commands may read in addition to system tools.
+        without: Restrictions of the kernel that are not used: `namespaces`, `proc`, `landlock`, `seccomp`.
     """
 
     limits: SandboxLimits = SandboxLimits()
     readable: tuple[Path, ...] = ()
+    without: tuple[str, ...] = ()
 
     def protection(self) -> SandboxProtection:
         """Return the protection on this machine."""
-        return _protection()
+        return _protection(self.without)
+
+    def require(self) -> None:
+        """Check that the protection is complete.
+
+        Raises:
+            SandboxUnavailable: The kernel does not support a part of it.
+        """
+        missing = self.protection().missing
+        if missing:
+            raise SandboxUnavailable(
+                f"the sandbox cannot be set up; candidates would have {'; '.join(missing)}",
+                where="optimizer.isolation",
+                hint="use a kernel with Landlock (Linux 5.13 or later, enabled at boot), in a container a seccomp profile that "
+                "permits it; or accept the risk with optimizer.isolation.required=false",
+            )
 
     def run(
         self,
@@ -103,6 +144,7 @@ class Sandbox:
             "limits": self._limits(),
             "readable": [*_TOOLS, *(str(path.resolve()) for path in paths if path != Path())],
             "writable": [str(private.resolve())],
+            "without": list(self.without),
         }
         process = subprocess.Popen(
             [*_child_command(request), *command],
@@ -169,10 +211,10 @@ def _text(output: bytes, longest: int = _LONGEST_LOG) -> str:
 
 
 @cache
-def _protection() -> SandboxProtection:
-    request: dict[str, object] = {"limits": {}, "readable": list(_TOOLS), "writable": [], "probe": True}
+def _protection(without: tuple[str, ...]) -> SandboxProtection:
+    request: dict[str, object] = {"limits": {}, "readable": list(_TOOLS), "writable": [], "probe": True, "without": list(without)}
     run = subprocess.run(_child_command(request), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     try:
         return SandboxProtection(**json.loads(run.stdout))
     except ValueError:
-        return SandboxProtection(network=False, files=False)
+        return SandboxProtection(network=False, files=False, processes=False)

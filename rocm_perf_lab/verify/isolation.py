@@ -1,13 +1,13 @@
-"""Execution of an action in a forked process with resource limits and without network access.
+"""Execution of an action in a forked process with resource limits, without network access and with its own process ids.
 
-The child inherits everything that is prepared, its changes to memory stay in the child, and it ends with its parent. Only device
-code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of the emulator rejects one
-proposal and does not end the run.
+If the kernel permits user namespaces, the child does not see other processes and their command lines; a seccomp filter refuses
+sockets as well. The child inherits everything that is prepared, its changes to memory stay in the child, and it ends with its
+parent. Only device code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of the emulator
+rejects one proposal and does not end the run.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import resource
@@ -21,7 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.toolchain.sandbox_child import leave_the_network
+from rocm_perf_lab.toolchain.sandbox_child import (
+    end_with_parent,
+    enter_namespaces,
+    fork_inside,
+    mount_own_processes,
+    refuse_calls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.sandbox import SandboxLimits
 
 _Result = TypeVar("_Result")
-_PR_SET_PDEATHSIG = 1
 _PIPE_BYTES = 1 << 20
 
 
@@ -145,7 +150,7 @@ def _outcome_of(action: Callable[[], Any]) -> _Outcome:
 
 def _apply_limits(limits: SandboxLimits) -> None:
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     used = _address_space_bytes()
     for number, value in (
         (resource.RLIMIT_AS, used + limits.memory_bytes),
@@ -155,7 +160,11 @@ def _apply_limits(limits: SandboxLimits) -> None:
         _, most = resource.getrlimit(number)
         allowed = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(number, (allowed, allowed))
-    leave_the_network()
+    _, numbered = enter_namespaces()
+    if numbered:
+        fork_inside()
+        mount_own_processes()
+    refuse_calls()
 
 
 def _address_space_bytes() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.toolchain.build import CompileError, CompileRequest, compile_source
-from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
+from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,14 +72,14 @@ def test_a_compiler_that_does_not_end_is_stopped(tmp_path: Path, source: str) ->
 
 
 def test_children_of_a_stopped_command_are_killed(tmp_path: Path) -> None:
-    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
+    unusual = f"{60 + os.getpid() / 1e7:.7f}"  # finds the process from outside: it has another id there
+    code = f"import subprocess; p = subprocess.Popen(['sleep', '{unusual}']); print('started', flush=True); p.wait()"
 
     _, said, reason = python(code, tmp_path, seconds=1.5)
 
-    assert reason == "took more than 1.5 s"
+    assert (said, reason) == ("started\n", "took more than 1.5 s")
     time.sleep(0.2)
-    state = subprocess.run(["ps", "-o", "stat=", "-p", said.strip()], capture_output=True, text=True, check=False).stdout
-    assert not state or state.startswith("Z")
+    assert f"sleep {unusual}" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_memory_and_files_are_limited(tmp_path: Path) -> None:
@@ -100,13 +101,68 @@ def test_environment_variables_are_not_passed_on(tmp_path: Path, monkeypatch: py
     assert str(tmp_path) in said
 
 
+CONNECT = "import socket; socket.create_connection(('127.0.0.1', 1), 2)"
+
+
 @NEEDS_NAMESPACES
-def test_there_is_no_network(tmp_path: Path) -> None:
-    code = "import socket; socket.create_connection(('127.0.0.1', 1), 2)"
+def test_there_is_no_network_in_the_namespace(tmp_path: Path) -> None:
+    ended = Sandbox(without=("seccomp",)).run([sys.executable, "-c", CONNECT], tmp_path)
 
-    _, said, _ = python(code, tmp_path)
+    assert "unreachable" in ended.stderr
 
-    assert "unreachable" in said
+
+def test_sockets_are_refused_without_namespaces(tmp_path: Path) -> None:
+    ended = Sandbox(without=("namespaces",)).run([sys.executable, "-c", CONNECT], tmp_path)
+
+    assert "Operation not permitted" in ended.stderr
+
+
+@NEEDS_LANDLOCK
+@pytest.mark.parametrize("without", [(), ("proc",), ("namespaces",), ("landlock",)], ids=lambda names: "-".join(names) or "all")
+def test_command_lines_of_other_processes_are_not_visible(without: tuple[str, ...], tmp_path: Path) -> None:
+    code = f"import sys; print(open('/proc/{os.getpid()}/cmdline').read())"
+
+    ended = Sandbox(without=without).run([sys.executable, "-c", code], tmp_path)
+
+    assert ended.returncode == 1
+    assert "PermissionError" in ended.stderr or "FileNotFoundError" in ended.stderr
+
+
+@pytest.mark.parametrize("without", [("namespaces",), ("proc",)])
+def test_sources_compile_without_a_part_of_the_protection(without: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "k.hip"
+    path.write_text(KERNEL)
+
+    assert compile_source(CompileRequest(path), sandbox=Sandbox(without=without), fresh=True).code_object.kernels
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.abort()", -6)])
+def test_the_exit_status_of_the_command_is_kept(code: str, expected: int, tmp_path: Path) -> None:
+    assert python(code, tmp_path)[0] == expected
+
+
+@NEEDS_LANDLOCK
+@pytest.mark.parametrize("without", [(), ("namespaces",), ("seccomp",)])
+def test_one_of_two_mechanisms_is_enough(without: tuple[str, ...]) -> None:
+    Sandbox(without=without).require()
+
+
+@pytest.mark.parametrize(
+    ("without", "missing"),
+    [
+        (("landlock",), "access to all files"),
+        (("namespaces", "seccomp"), "network access"),
+        (("namespaces", "landlock"), "visible command lines of other processes"),
+    ],
+)
+def test_missing_protection_is_an_error_with_a_hint(without: tuple[str, ...], missing: str) -> None:
+    sandbox = Sandbox(without=without)
+
+    with pytest.raises(SandboxUnavailable, match=missing) as refused:
+        sandbox.require()
+
+    assert "optimizer.isolation.required=false" in str(refused.value.hint)
+    assert missing in str(sandbox.protection())
 
 
 @NEEDS_LANDLOCK
