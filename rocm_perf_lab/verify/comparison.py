@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.verify.trial_runs import TrialRun
     from rocm_perf_lab.verify.trials import Trial
 
-EXACT = Tolerance(rtol=0, atol=0)
+EXACT = Tolerance(rtol=0, atol=0, note=None)
 
 
 @dataclass(frozen=True)

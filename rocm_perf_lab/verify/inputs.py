@@ -65,7 +65,10 @@ _SPECIAL_PLACES = 6
 _OFFSET = 2.0
 _KINDS_OF_ROWS = (0, 1, 2, 2, 0, 2, 2, 2)
 """0: random signs; 1: negative; 2: positive."""
+_SORTED_AS_A_WHOLE = 0.3
 _SPIKE = 64.0
+_SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
+"""Probability of a large element at the end of a row, at its beginning, next to the end of a tile, and anywhere."""
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
 
@@ -158,10 +161,8 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
     match kind:
         case "constant":
             return np.full_like(data, data.reshape(-1)[0])
-        case "ascending":
-            return np.sort(data, axis=None).reshape(data.shape)
-        case "descending":
-            return np.ascontiguousarray(np.sort(data, axis=None)[::-1]).reshape(data.shape)
+        case "ascending" | "descending":
+            return _ordered(data, rng, kind)
         case "zeros" if low <= 0 <= high:
             return np.zeros_like(data)
         case "spike":
@@ -185,17 +186,15 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
     match kind.inputs:
         case "constant":
             return np.full_like(values, values.reshape(-1)[0])
-        case "ascending":
-            return np.sort(values, axis=None)
-        case "descending":
-            return np.sort(values, axis=None)[::-1]
+        case "ascending" | "descending":
+            return _ordered(values, rng, kind.inputs)
         case "huge" | "tiny":
             return values * kind.factor
         case "spike":
             return _spiked(values, rng, lambda count: _SPIKE + rng.integers(0, 8, count))
         case "exact":
             choices = [1.0, 2.0, 3.0] if is_positive else [-2.0, -1.0, 1.0, 2.0, 3.0]
-            return rng.choice(choices, values.shape)
+            return np.asarray(rng.choice(choices, values.shape))
         case "signs":
             return values * rng.choice([-1.0, 1.0], size=values.shape)
         case "large":
@@ -220,14 +219,26 @@ def _smallest(data: NDArray[Any]) -> float:
     return float(bits.view(data.dtype)[0].astype(np.float64))
 
 
+def _ordered(values: NDArray[Any], rng: np.random.Generator, kind: Inputs) -> NDArray[Any]:
+    """Return sorted values: all of them, or each row."""
+    axis = None if values.ndim < 2 or rng.random() < _SORTED_AS_A_WHOLE else -1
+    ordered = np.sort(values, axis=axis)
+    turned = ordered if kind == "ascending" else np.flip(ordered, axis=-1)
+    return np.ascontiguousarray(turned.reshape(values.shape))
+
+
 def _spiked(values: NDArray[Any], rng: np.random.Generator, draw: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
     """Return values with one large element per row: at the ends of rows and of tiles, and at random places."""
     rows = values.reshape(-1, values.shape[-1] if values.ndim > 1 else values.size).copy()
     count = rows.shape[1]
-    places = [0, count - 1, *(p for tile in _TILES for p in (tile - 1, tile) if p < count)]
-    chosen = np.where(rng.random(len(rows)) < 0.25, rng.integers(0, count, len(rows)), rng.choice(places, len(rows)))
-    if len(rows) == 1:
-        chosen[0] = count - 1 if rng.random() < 0.5 else chosen[0]
+    tiles = [p for tile in _TILES for p in (tile - 1, tile) if p < count] or [0]
+    choices = (
+        np.full(len(rows), count - 1),
+        np.zeros(len(rows)),
+        rng.choice(tiles, len(rows)),
+        rng.integers(0, count, len(rows)),
+    )
+    chosen = np.choose(rng.choice(len(choices), len(rows), p=_SPIKE_PLACES), choices).astype(np.int64)
     rows[np.arange(len(rows)), chosen] = draw(len(rows))
     return rows.reshape(values.shape)
 

@@ -25,6 +25,7 @@ from rocm_perf_lab.verify.shapes import (
     declared_sizes,
     elements,
     tiles_of,
+    workgroups,
 )
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
 from rocm_perf_lab.verify.trials import in_place_pairs, scalar_choices, trial_of
@@ -49,13 +50,17 @@ _SMALL_SHARE = 64
 _FEW_ELEMENTS = 256
 """Smallest shape for repeated dispatches and special values; smaller shapes consist mostly of edge cases."""
 _REPEATED = 3
+_SPECIAL_FACTORS = ((1, 3), (2, 0), (1, 17), (4, 5), (8, 1), (16, 7))
+"""Sizes of special shapes: a multiple of those of the first supported shape, and some units more."""
 _SLOTS_OF_RANDOM = 2
 """Of as many shapes, one has random inputs and the others one of the distributions in turn."""
 _MOST_BYTES = 512 << 20
+_TIMES_OF_BASE = 2
+_LEAST_SHAPES = 100
 _RANDOM = InputKind("random")
 _MEASURED_SIZES = 3
-_KEPT_OF_LARGE = 2
-"""Large shapes may use this multiple of the instructions of all trials."""
+_TIMES_OF_LARGE = 2
+"""One large shape may use this multiple of the instructions of all trials."""
 
 
 @dataclass
@@ -77,6 +82,7 @@ class TrialPlan:
     _kinds: list[InputKind] = field(default_factory=list)
     _builds: set[object] = field(default_factory=set)
     _added: dict[str, BaselineTrial | None] = field(default_factory=dict)
+    _special: list[Shape] = field(default_factory=list)
     _cost: Cost = field(default_factory=lambda: Cost({}, {}, {}))
     _too_long: int = 0
     _left_out: int = 0
@@ -120,10 +126,20 @@ class TrialPlan:
             if tuple(sorted(shape.params.items())) not in tried:
                 yield self._trial(shape)
 
-    def added(self, trial: Trial) -> BaselineTrial | None:
-        """Return the result of a further trial, recorded once; None if the unmodified kernel does not support it."""
+    @property
+    def sizes(self) -> Sizes:
+        """Sizes and the values that the kernel supports."""
+        return self._sizes
+
+    def added(self, trial: Trial, most: int | None = None) -> BaselineTrial | None:
+        """Return the result of a further trial, recorded once; None if the unmodified kernel does not support it.
+
+        Args:
+            trial: Trial.
+            most: Wave instructions that one dispatch may execute.
+        """
         if trial.name not in self._added:
-            self._added[trial.name] = self.recorder.further(trial, self._policy.instructions // _SHARE)
+            self._added[trial.name] = self.recorder.further(trial, most or self._most(_SHARE))
         return self._added[trial.name]
 
     def _constants(self) -> set[int]:
@@ -131,13 +147,20 @@ class TrialPlan:
         return constants_of(text) | tiles_of(self._description)
 
     def _shape_plan(self, share: int = _SMALL_SHARE) -> ShapePlan:
-        return ShapePlan(self._description, self._sizes, self.seed, self._cost, self._policy.instructions // share)
+        return ShapePlan(self._description, self._sizes, self.seed, self._cost, self._most(share))
+
+    def _most(self, share: int) -> int:
+        """Return the instructions of one shape; a kernel with a fixed grid may need many for the smallest shape already."""
+        assert self._base is not None
+        return max(self._policy.instructions // share, _TIMES_OF_BASE * self._base.instructions)
 
     def _trial(self, shape: Shape, kind: InputKind = _RANDOM) -> Trial:
         return trial_of(self._description, shape.params, self.seed, kind, shape=shape.kind)
 
     def _attempt(self, trial: Trial, subject: str, most: int | None = None) -> BaselineTrial | None:
         """Record a trial; None if the kernel does not support it, or if it exceeds a budget."""
+        if workgroups(self._description, trial.params) <= 0:
+            return None  # a host launches no empty grid
         key = self.recorder.executor.build_key(trial)
         if key not in self._builds and len(self._builds) >= self._policy.builds and trial.shape != "declared":
             self._left_out += 1
@@ -213,25 +236,34 @@ class TrialPlan:
         self._cost = Cost({n: low[n] for n in names}, {n: high[n] for n in names}, corners)
 
     def _find_inputs(self) -> None:
-        """Find the distributions that the kernel supports, with its smallest shape that is not tiny."""
-        shape = Shape(dict(self._small()[-1].params), "described" if not self._sizes.rules else "residues")
+        """Find the distributions that the kernel supports, with a small shape."""
+        self._special = self._special_shapes()
         for family in possible_inputs(self._description):
             for number, kind in enumerate(family):
                 subject = str(family[0]) if number == len(family) - 1 else ""
-                if self._attempt(self._trial(shape, kind), subject) is not None:
+                if self._attempt(self._trial(self._special[0], kind), subject) is not None:
                     self._kinds.append(kind)
                     break
 
-    def _small(self) -> list[Trial]:
-        """Return trials with different small shapes, the most suitable for special trials last."""
-        by_shape = {tuple(sorted(b.trial.params.items())): b for b in self.recorder.recorded}
-        found = sorted(by_shape.values(), key=lambda b: elements(self._description, b.trial.params))
-        small = [b.trial for b in found if elements(self._description, b.trial.params) >= _FEW_ELEMENTS]
-        return list(reversed(small[:_REPEATED])) if small else [found[-1].trial]
+    def _special_shapes(self) -> list[Shape]:
+        """Return a few small shapes for repeated dispatches and special inputs, with enough elements for all cases."""
+        assert self._base is not None
+        found: list[Shape] = []
+        base = {n: int(self._base.trial.params[n]) for n in self._sizes.rules}
+        for factor, more in _SPECIAL_FACTORS if base else ():
+            values = {n: rule.nearest(base[n] * factor + more * rule.unit) for n, rule in self._sizes.rules.items()}
+            shape = Shape(self._sizes.params(self._description.params, values), "residues")
+            if elements(self._description, shape.params) < _FEW_ELEMENTS:
+                continue
+            if self._attempt(self._trial(shape), "", self._most(_SHARE)) is not None:
+                found.append(shape)
+            if len(found) == _REPEATED:
+                break
+        return found or [Shape(dict(self._base.trial.params), self._base.trial.shape)]
 
     def _record_special(self) -> None:
         """Record repeated dispatches, inputs as described, in-place outputs, accumulated outputs, and other scalars."""
-        shapes = [Shape(dict(trial.params), trial.shape) for trial in self._small()]
+        shapes = self._special
         for shape in shapes:
             repeated = trial_of(self._description, shape.params, self.seed, shape=shape.kind, rounds=_REPEATED)
             self._attempt(repeated, "dispatches in a row")
@@ -242,7 +274,7 @@ class TrialPlan:
             if any(is_accumulated(argument) for argument in self._description.arguments):
                 known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
                 self._attempt(self._trial(shape, InputKind("content")), "outputs with initial content", known)
-        self._attempt(self._trial(shapes[-1], InputKind("described")), "inputs as described")
+        self._attempt(self._trial(shapes[0], InputKind("described")), "inputs as described")
         for number, scalars in enumerate(scalar_choices(self._description)):
             shape = shapes[number % len(shapes)]
             trial = trial_of(self._description, shape.params, self.seed, shape=shape.kind, scalars=scalars)
@@ -253,14 +285,15 @@ class TrialPlan:
         declared = [Shape({**self._description.params, **other}, "declared") for other in self._description.trials]
         self._spend(declared, kinds, DEFAULT_BUDGET)
         plan, count = self._shape_plan(), self._policy.shapes
-        most = self._policy.instructions
-        self._spend(plan.large(), cycle([_RANDOM]), most * _KEPT_OF_LARGE)
-        self._spend(plan.edges(), kinds, most // _SHARE)
-        self._spend(plan.residues(count), kinds, most // _SHARE)
+        self._spend(plan.large(), cycle([_RANDOM]), self._policy.instructions * _TIMES_OF_LARGE)
+        self._spend(plan.edges(), kinds, self._most(_SHARE))
+        self._spend(plan.residues(count), kinds, self._most(_SHARE))
         rest = [*plan.limits(self._constants()), *plan.long(count)]
-        spent = sum(b.instructions for b in self.recorder.recorded)
         order = np.random.default_rng([self.seed, 9]).permutation(len(rest))
-        self._spend([rest[i] for i in order], kinds, most // _SHARE, limit=spent + most // 2)
+        spent = sum(b.instructions for b in self.recorder.recorded)
+        assert self._base is not None
+        limit = spent + max(self._policy.instructions // 2, _LEAST_SHAPES * self._base.instructions)
+        self._spend([rest[i] for i in order], kinds, self._most(_SHARE), limit)
 
     def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
         """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""

@@ -51,13 +51,12 @@ class TrialRun:
 
 
 class TrialRunner(Protocol):
-    """Executes the launches of a trial.
+    """Executes the launches of a trial."""
 
-    Args:
-        most_trials: Number of trials that are affordable; None for any number.
-    """
-
-    most_trials: int | None
+    @property
+    def most_trials(self) -> int | None:
+        """Number of trials that are affordable; None for any number."""
+        ...
 
     def release(self) -> None:
         """Free what is kept between trials of the same code."""
