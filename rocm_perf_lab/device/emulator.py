@@ -7,6 +7,8 @@ marked as emulated.
 from __future__ import annotations
 
 import os
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +53,7 @@ class EmulatorDevice:
         threads: Threads that run workgroups; 0 means one per core. Results do not depend on it.
         traced_workgroups: Maximum number of workgroups whose instruction stream the timing model replays.
         sample: `strata` chooses them at random from strata of equal work, `all` traces every workgroup.
-        sample_seed: Seed of the choice; None derives one from the launch and the secret key of this installation.
+        sample_seed: Seed of the choice; None is a fixed seed, which jobs that judge sources replace by a secret one.
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
         clock: Shader clock: `max`, `load` for that under sustained load, or a number of MHz up to the maximum.
@@ -84,6 +86,7 @@ class EmulatorDevice:
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
         self._sample = sample_policy(sample, traced_workgroups, sample_seed)
+        self._has_own_seed = sample_seed is not None
         if cache not in _CACHE_STATES:
             raise LabError(f"unknown state of the caches {cache!r}", where="device.cache", hint="Use warm or cold.")
         self._warm = cache == "warm"
@@ -128,6 +131,14 @@ class EmulatorDevice:
     def sample(self) -> SamplePolicy:
         """Number of traced workgroups and the seed of their choice."""
         return self._sample
+
+    def with_sample_seed(self, seed: int) -> EmulatorDevice:
+        """Return this device with another seed, unless its configuration sets one."""
+        if self._has_own_seed:
+            return self
+        device = copy(self)
+        device._sample = replace(self._sample, seed=seed)
+        return device
 
     def machine(self) -> EmulatedGpu:
         """Return a new emulated GPU with the settings of this device; the caller closes it."""

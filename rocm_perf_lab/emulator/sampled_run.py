@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.emulator.structures import RunNumber
-from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS, assign, choose_workgroups, is_represented, stratify
+from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS, assign, choose_workgroups, is_represented, strata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def run_sampled(
         execution = execute(replace(dispatch, traced_workgroups=chosen, records_lines=True))
         if execution.fault is not None:
             return SampledRun(execution, [], None)
-        strata = stratify(execution.workgroup_counts, _strata_limit(wanted))
+        strata = strata_of(execution.workgroup_counts, wanted)
         return _assigned(execution, dict(zip(chosen, execution.traces, strict=True)), strata, sampling, random)
     first_choice = _unseen(total, wanted, sampling, random) if sampling.dependent or dispatch.cooperative else ()
     with rewinding() as memory:
@@ -93,7 +93,7 @@ def run_sampled(
             return SampledRun(execution, [], None)
         traces = dict(zip(first_choice, execution.traces, strict=True))
         counts = execution.workgroup_counts
-        strata = stratify(counts, _strata_limit(wanted))
+        strata = strata_of(counts, wanted)
         if not is_represented(counts, strata, first_choice):
             limit = max(_TRACED_INSTRUCTIONS, _TRACED_PART * float(counts["instructions"].sum()))
             chosen = choose_workgroups(counts, strata, wanted, xcds=sampling.xcds, random=random, instructions=limit)
@@ -102,11 +102,6 @@ def run_sampled(
                 return SampledRun(again, [], None)
             traces = dict(zip(chosen, again.traces, strict=True))
     return _assigned(execution, traces, strata, sampling, random)
-
-
-def _strata_limit(wanted: int) -> int:
-    """Return the number of strata for which half of the sample remains for further members."""
-    return max(1, wanted // 2)
 
 
 def _unseen(total: int, wanted: int, sampling: Sampling, random: np.random.Generator) -> tuple[int, ...]:

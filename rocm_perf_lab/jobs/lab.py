@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.protocol import SampledDevice
 from rocm_perf_lab.jobs.inputs import require_inputs
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Lab:
     """Whether an interrupted run continues in its directory."""
     tracking_run: str | None = None
     """Id of that run in the tracking store."""
+    sample_seed: int | None = None
+    """Secret seed of the sample of workgroups; None: that of the device."""
 
     @classmethod
     def open(
@@ -99,6 +102,8 @@ class Lab:
     def device(self) -> Device:
         """The device that the configuration names."""
         device: Device = build(self.config.device, where="device", target=self.config.target)
+        if self.sample_seed is not None and isinstance(device, SampledDevice):
+            return device.with_sample_seed(self.sample_seed)
         return device
 
     @cached_property

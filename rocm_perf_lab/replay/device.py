@@ -7,8 +7,10 @@ milliseconds to set up, because the memory is reconstructed only once.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import tempfile
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -108,6 +110,7 @@ class ReplayDevice:
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
         self._sample = sample if isinstance(sample, SamplePolicy) else sample_policy(sample, traced_workgroups, sample_seed)
+        self._has_own_seed = sample_seed is not None or isinstance(sample, SamplePolicy)
         self._library = library
         self._capture: Capture | None = None
         self._session: ReplaySession | None = None
@@ -123,6 +126,19 @@ class ReplayDevice:
             reason=f"candidates run on captured memory: {where}",
             versions={"rocm-perf-lab": __version__},
         )
+
+    @property
+    def sample(self) -> SamplePolicy:
+        """Number of traced workgroups and the seed of their choice."""
+        return self._sample
+
+    def with_sample_seed(self, seed: int) -> ReplayDevice:
+        """Return this device with another seed, unless its configuration sets one."""
+        if self._has_own_seed:
+            return self
+        device = copy(self)
+        device._sample = dataclasses.replace(self._sample, seed=seed)
+        return device
 
     @property
     def deterministic(self) -> bool:

@@ -80,7 +80,7 @@ def _replayer(setup: ReplaySetup, capture: Capture) -> Replayer:
         from rocm_perf_lab.replay.hsa.replayer import HsaReplayer
 
         return HsaReplayer(capture, timeout_s=setup.timeout_s, agent=setup.agent, library=setup.library)
-    from rocm_perf_lab.emulator.sampling import SamplePolicy
+    from rocm_perf_lab.emulator.sampling import DEFAULT_SEED, SamplePolicy
     from rocm_perf_lab.replay.emulated import EmulatedReplayer
     from rocm_perf_lab.target.model import Target
 
@@ -89,7 +89,7 @@ def _replayer(setup: ReplaySetup, capture: Capture) -> Replayer:
         Target.model_validate(setup.target),
         max_instructions=setup.max_instructions,
         threads=setup.threads,
-        sample=SamplePolicy(setup.traced_workgroups, setup.sample_seed),
+        sample=SamplePolicy(setup.traced_workgroups, DEFAULT_SEED if setup.sample_seed is None else setup.sample_seed),
     )
 
 

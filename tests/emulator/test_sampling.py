@@ -1,54 +1,32 @@
-"""Sample policies: the configured and the derived seed, and the key of the installation."""
+"""Sample policies: the default seed, secret seeds, and settings of devices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.emulator.sampling import SamplePolicy, installation_key, sample_policy
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def test_a_configured_seed_is_used() -> None:
-    assert SamplePolicy(16, 7).seed_of(b"launch") == 7
+from rocm_perf_lab.device.emulator import EmulatorDevice
+from rocm_perf_lab.device.protocol import SampledDevice
+from rocm_perf_lab.emulator.sampling import DEFAULT_SEED, SamplePolicy, drawn_seed, sample_policy
+from tests.builders.targets import mi300x
 
 
-def test_a_derived_seed_depends_on_the_launch_and_the_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seed(directory: str, launch: bytes) -> int:
-        monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path / directory))
-        return SamplePolicy(16).seed_of(launch)
-
-    assert seed("a", b"x") == seed("a", b"x")
-    assert len({seed("a", b"x"), seed("a", b"y"), seed("b", b"x")}) == 3
+def test_the_default_seed_is_the_same_on_every_computer() -> None:
+    assert sample_policy("strata", 16, None).seed == SamplePolicy(16).seed == DEFAULT_SEED == 20_261_122
 
 
-def test_the_key_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
-    key = installation_key(tmp_path)
-
-    assert installation_key(tmp_path) == key
-    (path,) = tmp_path.iterdir()
-    assert len(key) == 32
-    assert path.stat().st_mode & 0o777 == 0o600
+def test_secret_seeds_differ() -> None:
+    assert len({drawn_seed() for _ in range(8)}) > 1
 
 
-def test_a_damaged_key_is_an_error(tmp_path: Path) -> None:
-    installation_key(tmp_path)
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(b"short")
+def test_a_secret_seed_replaces_the_default_one_only() -> None:
+    device, fixed = EmulatorDevice(target=mi300x()), EmulatorDevice(target=mi300x(), sample_seed=5)
 
-    with pytest.raises(LabError, match="damaged"):
-        installation_key(tmp_path)
-
-
-def test_a_key_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="cannot be stored") as error:
-        installation_key(tmp_path / "missing")
-
-    assert error.value.hint is not None and "device.sample_seed" in error.value.hint
+    assert isinstance(device, SampledDevice)
+    assert (device.with_sample_seed(7).sample, device.sample) == (SamplePolicy(16, 7), SamplePolicy(16))
+    assert fixed.with_sample_seed(7).sample == replace(SamplePolicy(16), seed=5)
 
 
 @pytest.mark.parametrize(

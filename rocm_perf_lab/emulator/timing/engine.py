@@ -133,7 +133,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     replay = _Replay(runtime, launch, target, timing)
     per_unit = ceil(launch.workgroups / target.compute_units)
     simulated = min(per_unit, _ROUNDS_IN_DETAIL * replay.resident)
-    unit = replay.settled(_spread(launch.representatives, simulated))
+    unit = replay.settled(_spread(launch, simulated))
     waves: tuple[TracedWave, ...] = ()
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
@@ -168,10 +168,15 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     )
 
 
-def _spread(representatives: NDArray[np.int64], count: int) -> NDArray[np.uint32]:
-    """Return the traces of `count` workgroups at equal distances, (count)."""
-    total = len(representatives)
-    return representatives[(2 * np.arange(count) + 1) * total // (2 * count)].astype(np.uint32)
+def _spread(launch: TracedLaunch, count: int) -> NDArray[np.uint32]:
+    """Return the traces of `count` workgroups at equal distances in the order of their work, in launch order: (count).
+
+    Positions at equal distances in launch order would all be idle in a launch whose even workgroups are.
+    """
+    places = (2 * np.arange(count) + 1) * launch.workgroups // (2 * count)
+    if launch.workgroup_counts is not None and launch.sample is not None and launch.sample.strata.any():
+        places = np.sort(np.argsort(launch.workgroup_counts["instructions"], kind="stable")[places])
+    return launch.representatives[places].astype(np.uint32)
 
 
 @dataclass(frozen=True)
@@ -268,10 +273,10 @@ class _Replay:
         if durations.max() <= _UNEVEN * durations.mean():
             return even
         # The replay ran some of the workgroups evenly; schedules tell how much longer all of them last than average ones.
-        mean = float(durations.mean())
-        of_replayed = float(np.mean(means[unit.order]))
-        longer = self._scheduled(durations, together) - self._scheduled(np.full(len(durations), mean), together)
-        return even * mean / of_replayed + longer
+        mean, units = float(durations.mean()), self._target.compute_units
+        longer = self._scheduled(durations, units * together) - self._scheduled(np.full(len(durations), mean), units * together)
+        of_replayed = self._scheduled(means[unit.order], together)
+        return even * self._scheduled(np.full(len(unit.order), mean), together) / of_replayed + longer
 
     def _means(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
         """Return the mean clocks of the workgroups that run each trace, (traces), `together` on a compute unit."""
@@ -284,10 +289,11 @@ class _Replay:
         means: NDArray[np.float64] = times / np.maximum(np.bincount(survey.order, minlength=traces), 1)
         return means
 
-    def _scheduled(self, durations: NDArray[np.float64], together: int) -> float:
+    def _scheduled(self, durations: NDArray[np.float64], places: int) -> float:
+        """Return the time at which workgroups end that start in order as soon as one of some places is free."""
         end = ctypes.c_double()
         tasks = np.ascontiguousarray(durations)
-        slots = ctypes.c_uint64(self._target.compute_units * together)
+        slots = ctypes.c_uint64(places)
         count = ctypes.c_uint64(len(tasks))
         if self._runtime.library.rpl_makespan(ctypes.c_void_p(tasks.ctypes.data), count, slots, ctypes.byref(end)):
             raise TimingUnavailable("too little memory to schedule the workgroups", hint="Free memory of the host.")

@@ -49,6 +49,8 @@ _MANY_DISTINCT = 4096
 _LOG_STEP = 1 / 32
 """Resolution of logarithms if there are more distinct counts than that."""
 _ATTEMPTS = 8
+_STRATA_PART = 0.5
+"""Strata relative to the size of the sample, if there are more behaviours than it can hold."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,23 @@ class WorkgroupSample:
     strata: Integers
     representatives: Integers
     scale: Floats
+
+
+def strata_of(counts: NDArray[np.void], wanted: int) -> Integers:
+    """Divide workgroups into strata for a sample of `wanted` workgroups.
+
+    Every behaviour, a combination of counts, is a stratum if the sample is large enough; behaviours that differ negligibly are
+    one. Otherwise those with the nearest counts are merged, and a part of the sample remains for further members of strata.
+
+    Args:
+        counts: (n_workgroups) of :data:`WORKGROUP_COUNTS`.
+        wanted: Maximum number of workgroups in the sample, at least 1.
+
+    Returns:
+        (n_workgroups) -> stratum, numbered from 0.
+    """
+    behaviours = 1 if _is_uniform(counts) else len(_distinct_rows(_features(counts))[0])
+    return stratify(counts, wanted if behaviours <= wanted else max(1, int(_STRATA_PART * wanted)))
 
 
 def stratify(counts: NDArray[np.void], limit: int) -> Integers:
@@ -128,8 +147,8 @@ def choose_workgroups(
         return tuple(range(len(counts)))
     weights = _weights(counts)
     heaviest = int(np.argmax(weights))
-    reserved = int(weights.min() < weights[heaviest] and wanted > 1)
     sizes = np.bincount(strata)
+    reserved = int(weights.min() < weights[heaviest] and wanted > len(sizes))
     lengths = _sums(strata, counts["instructions"].astype(np.float64)) / sizes
     shares = _shares(_sums(strata, weights), sizes, lengths, wanted - reserved, instructions)
     chosen: set[int] = set()

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rocm_perf_lab.jobs.optimize.bench import KernelBench, evaluation_of, read_source, share_of
 from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
 from rocm_perf_lab.jobs.optimize.results import write_results
+from rocm_perf_lab.jobs.optimize.seeds import seeds_of, with_run_seeds
 from rocm_perf_lab.jobs.optimize.setup import (
     LoopComponents,
     applicable_transforms,
@@ -18,6 +19,7 @@ from rocm_perf_lab.jobs.optimize.setup import (
     limits_of,
     open_proposer,
     policy_of,
+    trial_runners,
 )
 from rocm_perf_lab.jobs.profile.job import log_profile, require_clean, require_correct
 from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
@@ -30,7 +32,6 @@ from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.verify.checker import CorrectnessChecker
-from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.verify.trials import reseeded
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.tracking.run import RunTracker
-    from rocm_perf_lab.verify.trial_runs import TrialRunner
 
 
 class OptimizeJob:
@@ -61,6 +61,7 @@ class OptimizeJob:
         if not lab.resumed:
             clear_directory(lab.output_dir)
         confirm(lab, parts.model)
+        lab = with_run_seeds(lab)
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.protection()}", soft_wrap=True)
         with lab.tracker as tracker:
@@ -82,6 +83,7 @@ class OptimizeJob:
                 isolation=str(parts.sandbox.protection()),
                 word=lab.device.identity.time_word,
                 errors=profiled.profile.timing_errors,
+                seeds=seeds_of(lab),
             )
         show_locations(lab, lab.tracker)
         lab.answer(
@@ -108,7 +110,16 @@ class OptimizeJob:
             return LoopResult(baseline, profiled.runtime_ns, baseline, profiled.runtime_ns, (), stop)
         lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the total time can be saved")
         journal = Journal(lab.output_dir / JOURNAL)
-        header = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=profiled.runtime_ns, tracking_run=tracker.run_id))
+        seeds = seeds_of(lab)
+        header = journal.begin(
+            JournalHeader(
+                baseline=baseline.id,
+                runtime_ns=profiled.runtime_ns,
+                tracking_run=tracker.run_id,
+                trial_seed=seeds.trials,
+                sample_seed=seeds.samples,
+            )
+        )
         kernel_bench = _make_bench(lab, bench, parts.sandbox)
 
         def directory_of(proposal: Proposal) -> Path:
@@ -141,7 +152,9 @@ class OptimizeJob:
 
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
     """Draw new random inputs for measurements, so that a proposal with hard-coded results gains no advantage."""
-    return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
+    seed = config.optimizer.verification.seed
+    assert seed is not None, "seeds are drawn before inputs"
+    return config.model_copy(update={"kernel": reseeded(config.kernel, seed)})
 
 
 def _print_rejections(lab: Lab, transforms: Sequence[Transform], text: str) -> None:
@@ -173,17 +186,15 @@ def _make_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
 def _checker(lab: Lab, bench: Workbench, sandbox: Sandbox) -> CorrectnessChecker:
     """Create the checker and record the unmodified kernel: on the emulator, and also on the device if it is a GPU."""
     settings, baseline = lab.config.optimizer, lab.config.kernel.source_path
-    on_device = settings.gate == "none" or not lab.device.identity.emulated
-    runners: list[TrialRunner] = [EmulatorRunner(lab.config.target)] if settings.gate == "emulator" else []
     checker = CorrectnessChecker(
         lab.config.kernel,
         lambda description, source: bench.build(description, source, sandbox=None if source == baseline else sandbox),
-        [*runners, *([DeviceRunner(lab.device)] if on_device else [])],
+        trial_runners(lab.config, lab.device),
         settings.verification,
     )
     with lab.console.status("running the baseline with other inputs and shapes"):
         checker.record_baseline(baseline)
-    lab.console.print(f"[bold]trials[/]  {len(checker.trials)}: {'; '.join(checker.trials)}", soft_wrap=True)
+    lab.console.print(f"[bold]trials[/]  {checker.summary}", soft_wrap=True)
     for note in checker.notes:
         lab.console.print(f"[dim]{note}[/]", soft_wrap=True)
     return checker

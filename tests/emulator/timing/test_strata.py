@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS, assign, choose_workgroups, is_represented, stratify
+from rocm_perf_lab.emulator.timing.strata import (
+    WORKGROUP_COUNTS,
+    assign,
+    choose_workgroups,
+    is_represented,
+    strata_of,
+    stratify,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +41,44 @@ def test_distinct_counts_are_separate_strata() -> None:
 
     assert [len(set(strata[np.array(group)])) for group in ([0, 2, 5], [1, 4], [3])] == [1, 1, 1]
     assert len(set(strata.tolist())) == 3
+
+
+def test_every_behaviour_is_a_stratum_if_the_sample_can_hold_it() -> None:
+    instructions = np.resize(np.arange(1, 17) * 1000, 1600)
+
+    strata = strata_of(counts_of(instructions), 16)
+
+    assert len(set(strata.tolist())) == 16
+    assert len(set(zip(strata.tolist(), instructions.tolist(), strict=True))) == 16
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_behaviours_beyond_the_sample_are_merged_with_the_nearest_and_none_is_dropped(seed: int) -> None:
+    instructions = np.resize(np.arange(1, 65) * 1000, 6400)
+    counts = counts_of(instructions)
+    strata = strata_of(counts, 16)
+    random = np.random.default_rng(seed)
+
+    chosen = choose_workgroups(counts, strata, 16, xcds=XCDS, random=random)
+    sample = assign(counts, strata, chosen, xcds=XCDS, random=random)
+
+    represented = instructions[np.array(sample.chosen)[sample.representatives]]
+    assert len(set(strata.tolist())) == 8
+    assert set(strata[list(chosen)].tolist()) == set(range(8))
+    assert 64_000 in represented  # the heaviest
+    assert (represented * sample.scale).sum() == pytest.approx(instructions.sum())
+    assert np.abs(np.log(represented[instructions >= 8000] / instructions[instructions >= 8000])).max() < np.log(2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_heavy_workgroup_among_ten_thousand_is_always_chosen(seed: int) -> None:
+    instructions = np.full(10_000, 200)
+    instructions[6173] = 4000  # 0.2 % of the work
+    counts = counts_of(instructions)
+
+    chosen = choose_workgroups(counts, strata_of(counts, 16), 16, xcds=XCDS, random=np.random.default_rng(seed))
+
+    assert 6173 in chosen
 
 
 def test_equal_instructions_with_other_bytes_are_separate_strata() -> None:
