@@ -40,7 +40,7 @@ def test_a_right_candidate_is_correct_and_the_exit_code_is_0(place: VerifyPlace)
     (document,) = lines(answer)
     assert (document["verdict"], document["stage"]) == ("correct", "verification")
     assert (document["candidate"], document["kernel"], document["seed"]) == ("right.hip", "scale", 7)
-    assert document["trials"]
+    assert document["trials"] > 10
     assert document["not_checked"]
     jsonschema.validate(document, json.loads((SCHEMAS / "verify.schema.json").read_text()))
     assert json.loads(Path("run/verify.json").read_text()) == [document]
@@ -69,7 +69,7 @@ def test_each_candidate_gets_one_line_in_the_order_of_the_options(place: VerifyP
     assert "3 of 4 candidates did not pass: wrong.hip is wrong" in answer.err
     evidence = documents[0]["evidence"]
     assert evidence["output"] == "y"
-    assert evidence["trial"] in documents[0]["trials"]
+    assert evidence["trial"]
     assert evidence["actual"] == pytest.approx(1.25 * evidence["expected"])
     assert evidence["params"]["n"] > evidence["element"][0]
     assert documents[2]["evidence"]["source_line"] == 5

@@ -65,7 +65,7 @@ def test_further_arguments_find_what_the_first_ones_do_not(place: VerifyPlace) -
     assert alone.code == 0, alone.err
     assert more.code == 1
     (document,) = lines(more)
-    assert document["trials"] == ["./app 128", "./app 100", "./app 64"]
+    assert document["tried"] == ["./app 128", "./app 100", "./app 64"]
     assert document["evidence"]["command"] == ["./app", "100"]
 
 

@@ -102,7 +102,7 @@ class VerifyApplicationJob:
             with lab.console.status("building and running the unmodified application"):
                 judge.record(self._kernel)
             lines = tuple(shlex.join(command) for command in self._commands)
-            writer.begin(lines, (), seed=None)
+            writer.begin("; ".join(lines), seed=None)
             for candidate in self._candidates:
                 with lab.console.status(f"checking {candidate.path}"):
                     decision = judge.decide(candidate.text)
@@ -135,7 +135,8 @@ class VerifyApplicationJob:
             command=self._application.command,
             target=lab.config.target.name,
             architecture=lab.config.target.architecture,
-            trials=lines,
+            trials=len(lines),
+            tried=lines,
             assumptions=decision.assumptions,
             warnings=decision.warnings,
             not_checked=_NOT_CHECKED,

@@ -16,7 +16,7 @@ NAME = "verify.json"
 SCHEMA_FILE = "verify.schema.json"
 Number = int | float | Literal["NaN", "Infinity", "-Infinity"]
 JudgeVerdict = Literal["correct", "wrong", "refused"]
-JudgeStage = Literal["compile", "guard", "build", "run", "gate", "verification"]
+JudgeStage = Literal["compile", "guard", "build", "run", "gate", "verification", "coverage"]
 
 
 class BrokenRule(Part):
@@ -35,6 +35,8 @@ class VerifyEvidence(Part):
 
     trial: str | None = None
     params: dict[str, int | float | str] | None = None
+    scalars: dict[str, Number] | None = None
+    """Scalar arguments whose values differ from those of the description."""
     inputs: str | None = None
     seed: int | None = None
     output: str | None = None
@@ -51,11 +53,20 @@ class VerifyEvidence(Part):
     """Further text of the trial: launch, fault, output of the build."""
 
 
+class UntakenBranch(Part):
+    """Branch of a correct candidate that no trial took; `line` is null without debug information."""
+
+    line: int | None
+    source: str
+    kind: str
+    message: str
+
+
 class VerifyDocument(Document):
     """Verdict on one candidate; `rocm-perf verify --json` prints one document per line, in the order of the options.
 
     `refused`: a compiler or a guard refused the candidate before its code ran. `wrong`: its code ran, and a memory check
-    or a comparison found a defect. `correct`: no stage found a defect; `not_checked` states what no stage looked at.
+    or a comparison found a defect. `correct`: no stage found a defect; `not_checked` lists the limits of that.
     """
 
     verdict: JudgeVerdict
@@ -74,13 +85,15 @@ class VerifyDocument(Document):
     architecture: str
     seed: int | None = None
     """Seed of the trials; `--seed` repeats them. Null for an application."""
-    trials: tuple[str, ...] = ()
-    """Trials, or command lines of an application, that the unmodified source supports."""
-    uncovered: tuple[str, ...] = ()
-    """Branches that no trial took."""
+    trials: int
+    """Number of trials, or of command lines of an application, that the unmodified source supports."""
+    tried: tuple[str, ...]
+    """Summary of the trials, or the command lines."""
+    uncovered: tuple[UntakenBranch, ...] = ()
     assumptions: tuple[str, ...] = ()
     """Conditions on the launch under which the candidate is correct."""
     warnings: tuple[str, ...] = ()
+    """Further findings of guards about this candidate."""
     not_checked: tuple[str, ...] = ()
     isolation: str
     """Protection of the compiler, and of the process that ran the candidate."""

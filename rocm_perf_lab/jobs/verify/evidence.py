@@ -9,36 +9,32 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.jobs.verify.document import BrokenRule, Number, VerifyEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rocm_perf_lab.optimize.candidate import CandidateResult
     from rocm_perf_lab.verify.outputs import OutputCheck
     from rocm_perf_lab.verify.trials import Trial
 
 
-def evidence_of(result: CandidateResult, trials: Sequence[Trial], *, seed: int, file_name: str) -> VerifyEvidence:
+def evidence_of(result: CandidateResult, *, seed: int, file_name: str) -> VerifyEvidence:
     """Return the evidence of a rejected candidate; empty for a correct one.
 
     Args:
         result: Result of all stages.
-        trials: Trials of the unmodified kernel.
         seed: Seed of the trials.
         file_name: Name of the file that was compiled; reasons name its lines.
     """
-    line = source_line(result.reason, file_name)
-    if result.stage == "guard":
-        broken = tuple(BrokenRule(name=guard.name, detail=guard.detail) for guard in result.guards if guard.rejects)
-        return VerifyEvidence(guards=broken, source_line=line)
-    if result.stage == "compile":
-        return VerifyEvidence(source_line=line)
     if result.stage == "right":
         return VerifyEvidence()
+    broken = tuple(BrokenRule(name=guard.name, detail=guard.detail) for guard in result.guards if guard.rejects)
+    trial = result.correctness.failed if result.correctness is not None else None
     wrong = _wrong_check(result)
-    trial = _trial_of(wrong.name if wrong is not None else result.reason, trials)
-    found = VerifyEvidence(source_line=line)
-    if trial is not None:
-        found = found.model_copy(update={"trial": trial.name, "params": dict(trial.params), "inputs": trial.inputs, "seed": seed})
-    return found if wrong is None else found.model_copy(update=_element(wrong, trial))
+    return VerifyEvidence.model_validate(
+        {
+            "source_line": source_line(result.reason, file_name),
+            "guards": broken,
+            **(_trial(trial, seed) if trial is not None else {}),
+            **(_element(wrong, trial) if wrong is not None else {}),
+        }
+    )
 
 
 def source_line(reason: str, file_name: str) -> int | None:
@@ -58,10 +54,15 @@ def _wrong_check(result: CandidateResult) -> OutputCheck | None:
     return next((check for check in result.correctness.verification.checks if not check.passed), None)
 
 
-def _trial_of(text: str, trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial that a reason or the name of a check ends with."""
-    matching = [trial for trial in trials if text.endswith(f"[{trial.name}]")]
-    return max(matching, key=lambda trial: len(trial.name), default=None)
+def _trial(trial: Trial, seed: int) -> dict[str, object]:
+    scalars = {name: json_number(value) for name, value in trial.scalars.items()}
+    return {
+        "trial": trial.name,
+        "params": dict(trial.params),
+        "scalars": scalars,
+        "inputs": f"{trial.kind}{', output in the place of an input' if trial.in_place else ''}",
+        "seed": seed,
+    }
 
 
 def _element(check: OutputCheck, trial: Trial | None) -> dict[str, object]:

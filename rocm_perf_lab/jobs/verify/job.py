@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.jobs.optimize.setup import build_guards, limits_of, trial_runners
 from rocm_perf_lab.jobs.verify.candidates import read_candidates
-from rocm_perf_lab.jobs.verify.document import VerifyDocument
+from rocm_perf_lab.jobs.verify.document import UntakenBranch, VerifyDocument
 from rocm_perf_lab.jobs.verify.evidence import evidence_of, renamed
 from rocm_perf_lab.jobs.verify.results import VerdictWriter
 from rocm_perf_lab.languages.registry import find_language
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.jobs.verify.candidates import CandidateFile
     from rocm_perf_lab.jobs.verify.document import JudgeStage, JudgeVerdict
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.candidate import CandidateResult
+    from rocm_perf_lab.verify.checker import CorrectnessResult
     from rocm_perf_lab.verify.policy import TrialPolicy
 
 _VERDICTS: dict[str, tuple[JudgeVerdict, JudgeStage]] = {
@@ -33,6 +35,7 @@ _VERDICTS: dict[str, tuple[JudgeVerdict, JudgeStage]] = {
     "gate": ("wrong", "gate"),
     "verification": ("wrong", "verification"),
     "right": ("correct", "verification"),
+    "coverage": ("refused", "coverage"),
 }
 _NOT_CHECKED = (
     "shapes, inputs and addresses that no trial has",
@@ -64,7 +67,7 @@ class VerifyJob:
         with VerdictWriter(lab, sandbox.protection(), kernel=lab.config.kernel.name, count=len(self._candidates)) as writer:
             with lab.console.status("running the unmodified kernel"):
                 checker = _checker(lab, sandbox, policy)
-            writer.begin(checker.correctness.trials, checker.correctness.notes, seed=policy.seed)
+            writer.begin(checker.correctness.summary, seed=policy.seed)
             for candidate in self._candidates:
                 path = candidate.placed(lab.output_dir / "candidates", lab.config.kernel.source.name)
                 with lab.console.status(f"checking {candidate.path}"):
@@ -93,16 +96,16 @@ def _checker(lab: Lab, sandbox: Sandbox, policy: TrialPolicy) -> CandidateChecke
 def _document(
     lab: Lab, candidate: CandidateFile, result: CandidateResult, checker: CandidateChecker, *, seed: int, isolation: str
 ) -> VerifyDocument:
-    kernel, target = lab.config.kernel, lab.config.target
+    kernel, target, found = lab.config.kernel, lab.config.target, result.correctness
     name = kernel.source.name
-    verdict, stage = _VERDICTS[result.stage]
-    trials = [baseline.trial for baseline in checker.correctness.baseline_trials()]
-    said = str(result.correctness.verification) if result.stage == "right" and result.correctness else result.reason
+    verdict, stage = _VERDICTS["coverage" if _lacks_coverage(result) else result.stage]
+    said = str(found.verification) if result.stage == "right" and found is not None else result.reason
+    same = candidate.content == kernel.source_path.read_bytes()
     return VerifyDocument(
         verdict=verdict,
         stage=stage,
         reason=renamed(said, name, candidate.path.name),
-        evidence=evidence_of(result, trials, seed=seed, file_name=name),
+        evidence=evidence_of(result, seed=seed, file_name=name),
         candidate=str(candidate.path),
         sha256=candidate.sha256,
         kernel=kernel.name,
@@ -110,18 +113,30 @@ def _document(
         target=target.name,
         architecture=target.architecture,
         seed=seed,
-        trials=checker.correctness.trials,
-        uncovered=tuple(getattr(result.correctness, "uncovered", ())),
-        assumptions=tuple(getattr(result.correctness, "assumptions", ())),
-        warnings=(*_warnings(lab, candidate, checker), *warnings_of(result.guards)),
-        not_checked=_NOT_CHECKED,
+        trials=len(checker.correctness.trials),
+        tried=(checker.correctness.summary,),
+        uncovered=_untaken(found, name, candidate.path.name),
+        assumptions=tuple(map(str, getattr(found, "assumptions", ()))),
+        warnings=(*(["the candidate is identical to the unmodified source"] if same else []), *warnings_of(result.guards)),
+        not_checked=(*_unguarded(kernel), *checker.correctness.notes, *getattr(found, "notes", ()), *_NOT_CHECKED),
         isolation=isolation,
     )
 
 
-def _warnings(lab: Lab, candidate: CandidateFile, checker: CandidateChecker) -> tuple[str, ...]:
-    kernel = lab.config.kernel
-    same = ["the candidate is identical to the unmodified source"] if candidate.content == kernel.source_path.read_bytes() else []
+def _lacks_coverage(result: CandidateResult) -> bool:
+    """Return whether a candidate is refused only because of `optimizer.verification.require_coverage`."""
+    found = result.correctness
+    return result.stage == "gate" and found is not None and found.failed is None and bool(found.uncovered)
+
+
+def _untaken(found: CorrectnessResult | None, name: str, shown: str) -> tuple[UntakenBranch, ...]:
+    branches = found.uncovered if found is not None else ()
+    return tuple(
+        UntakenBranch(line=branch.line, source=branch.source, kind=branch.kind, message=renamed(branch.message, name, shown))
+        for branch in branches
+    )
+
+
+def _unguarded(kernel: KernelDescription) -> tuple[str, ...]:
     language = find_language(kernel.language)
-    unguarded = [] if language.rewritable else [f"no guards: they parse HIP, and this kernel is written in {language.name}"]
-    return (*same, *unguarded, *checker.correctness.notes)
+    return () if language.rewritable else (f"guards: they parse HIP, and this kernel is written in {language.name}",)

@@ -14,7 +14,6 @@ from rocm_perf_lab.jobs.show import show_locations
 from rocm_perf_lab.jobs.verify.document import NAME, write_verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
     from rocm_perf_lab.jobs.lab import Lab
@@ -58,15 +57,12 @@ class VerdictWriter:
             self._tracker.log_artifact(self._lab.output_dir / NAME)
         self._tracker.__exit__(kind, error, trace)
 
-    def begin(self, trials: Sequence[str], notes: Sequence[str], *, seed: int | None) -> None:
+    def begin(self, trials: str, *, seed: int | None) -> None:
         """Print kernel, protection and trials."""
         console = self._lab.console
-        console.print(f"[bold]kernel[/]  {self._kernel}", soft_wrap=True)
-        console.print(f"[bold]sandbox[/] {self.isolation}", soft_wrap=True)
-        drawn = f", seed {seed}" if seed is not None else ""
-        console.print(Text.assemble(("trials", "bold"), f"  {len(trials)}{drawn}: {_listed(trials)}"), soft_wrap=True)
-        for note in notes:
-            console.print(Text(note, style="dim"), soft_wrap=True)
+        drawn = f" (seed {seed})" if seed is not None else ""
+        for label, text in (("kernel", self._kernel), ("sandbox", self.isolation), ("tried", f"{trials}{drawn}")):
+            console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
 
     def add(self, document: VerifyDocument) -> None:
         """Print, store and track a verdict."""
@@ -87,7 +83,7 @@ class VerdictWriter:
         """
         if self._documents:
             for text in self._documents[-1].not_checked:
-                self._lab.console.print(f"[dim]not checked: {text}[/]", soft_wrap=True)
+                self._lab.console.print(Text(f"not checked: {text}", style="dim"), soft_wrap=True)
         show_locations(self._lab, self._tracker)
         failed = [document for document in self._documents if document.verdict != "correct"]
         if failed:
@@ -111,12 +107,13 @@ class VerdictWriter:
         )
         found = document.evidence
         if found.params is not None:
-            shape = ", ".join(f"{name}={value}" for name, value in found.params.items())
+            values = {**found.params, **(found.scalars or {})}
+            shape = ", ".join(f"{name}={value}" for name, value in values.items())
             console.print(Text(f"        shape {shape}; inputs: {found.inputs}; seed {found.seed}"), soft_wrap=True)
         if found.command is not None:
             console.print(Text(f"        command: {shlex.join(found.command)}"), soft_wrap=True)
         for label, texts in (
-            ("uncovered", document.uncovered),
+            ("uncovered", tuple(branch.message for branch in document.uncovered)),
             ("assumes", document.assumptions),
             ("warning", document.warnings),
         ):
@@ -128,8 +125,3 @@ class VerdictWriter:
 
 def _decided(document: VerifyDocument) -> str:
     return document.reason if document.verdict == "correct" else f"{document.stage}: {document.reason}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = "; ".join(names[:_MOST_LISTED])
-    return f"{shown}; and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else shown
