@@ -33,6 +33,7 @@ from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
+from rocm_perf_lab.verify.tolerances import kernel_tolerances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -177,7 +178,7 @@ def _run_and_check(description: KernelDescription, launch: Launch) -> None:
         run = _device(2).run(launch, database=Path(directory) / "run_results.db", runs=1, counters=["SQ_INSTS"])
     expected = expected_outputs(description, launch)
     assert expected is not None
-    verdict = verify_outputs(run.outputs, expected, description.tolerance)
+    verdict = verify_outputs(run.outputs, expected, kernel_tolerances(description, launch, expected))
     assert verdict.passed, str(verdict)
 
 

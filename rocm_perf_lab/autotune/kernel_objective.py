@@ -21,16 +21,22 @@ from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
+from rocm_perf_lab.verify.tolerances import kernel_tolerances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.languages.spec import Tolerance
+
+    ExpectedOutputs = tuple[Mapping[str, NDArray[Any]], Mapping[str, Tolerance | NDArray[np.float64]]]
+    """Expected outputs, and their tolerances or the allowed absolute error of each element."""
 
 _NS_PER_MS = 1e6
 
@@ -58,7 +64,7 @@ class KernelObjective:
     gate: Gate = field(default_factory=Gate)
     cache: TrialCache | None = None
     circumstances: Mapping[str, Any] = field(default_factory=dict)
-    _expected: dict[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict, repr=False)
+    _expected: dict[str, ExpectedOutputs] = field(default_factory=dict, repr=False)
 
     @property
     def deterministic(self) -> bool:
@@ -119,18 +125,22 @@ class KernelObjective:
                 raise _Failed(Infeasible(error.what.splitlines()[0], stage="run")) from error
         if passes.findings:
             raise _Failed(Infeasible(passes.findings[0].message, stage="verification"))
-        verdict = verify_outputs(passes.outputs, self._truth(candidate), candidate.description.tolerance)
+        expected, tolerances = self._truth(candidate)
+        verdict = verify_outputs(passes.outputs, expected, tolerances)
         if not verdict.passed:
             raise _Failed(Infeasible(f"wrong output: {verdict}", stage="verification"))
         return tuple(float(ns) / _NS_PER_MS for ns in durations)
 
-    def _truth(self, candidate: Candidate) -> Mapping[str, NDArray[Any]]:
-        """Return the expected outputs, which are computed again only if their inputs have changed."""
+    def _truth(self, candidate: Candidate) -> ExpectedOutputs:
+        """Return the expected outputs and their tolerances, which are computed again only if the inputs have changed."""
         description = candidate.description
         key = digest([list(_shapes(candidate)), _relevant(description)])
         if key not in self._expected:
             expected = expected_outputs(description, candidate.launch)
-            self._expected = {key: expected if expected is not None else self._baseline_outputs()}
+            if expected is None:
+                self._expected = {key: (self._baseline_outputs(), dict(description.tolerance))}
+            else:
+                self._expected = {key: (expected, kernel_tolerances(description, candidate.launch, expected))}
         return self._expected[key]
 
     def _baseline_outputs(self) -> Mapping[str, NDArray[Any]]:

@@ -31,6 +31,7 @@ from rocm_perf_lab.verify.tolerances import (
     perturbed_launch,
     shared_factors,
     supported_tolerances,
+    tolerance_notes,
 )
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
 from rocm_perf_lab.verify.trials import described, in_place_pairs
@@ -80,6 +81,8 @@ class BaselineRecorder:
     source: Path
     recorded: list[BaselineTrial] = field(default_factory=list)
     own_findings: frozenset[str] | None = None
+    notes: list[str] = field(default_factory=list)
+    """Lines about declared tolerances, after :meth:`finished`."""
     _bounds: dict[str, Mapping[str, OutputBound]] = field(default_factory=dict)
     _factors: Mapping[str, float] = field(default_factory=dict)
 
@@ -136,8 +139,18 @@ class BaselineRecorder:
         for baseline in self.recorded:
             final = self._with_tolerances(baseline, self._factors)
             results.append(replace(final, is_exact=is_exact and final.trial.inputs == "exact"))
+        self.notes = self._tolerance_notes()
         self._bounds.clear()
         return sorted(results, key=lambda b: b.instructions * len(b.trial.rounds))
+
+    def _tolerance_notes(self) -> list[str]:
+        """Return one line for each declared tolerance that the derived bound replaces, and for each with a note."""
+        own = next((b for b in self.recorded if b.trial.name in self._bounds and b.trial.inputs == "random"), None)
+        if own is None:
+            return []
+        bounds = self._bounds[own.trial.name]
+        derived = {name: bound.allowed(self._factors.get(name, 1.0)) for name, bound in bounds.items()}
+        return tolerance_notes(self.description.tolerance, derived, own.expected)
 
     def _run(self, trial: Trial, poison: int, most: int) -> tuple[TrialRun, Launch]:
         return self.executor.run(trial, self.source, poison, self.runner, most)
@@ -156,8 +169,7 @@ class BaselineRecorder:
         is_random = self.runner.most_trials is not None
         if not (is_random or first.findings or any(bool(kept[n].any()) for n in names if n in unset)):
             shapes = {n: first.buffers[n].shape for n in names}
-            untouched = {n: np.broadcast_to(np.False_, shape) for n, shape in shapes.items()}
-            return untouched, {n: np.broadcast_to(np.True_, shape) for n, shape in shapes.items()}, frozenset()
+            return _constant(False, shapes), _constant(True, shapes), frozenset()
         second, again = self._run(trial, _SECOND_POISON, most)
         other = buffer_contents(again)
         untouched = {n: kept[n] & same_bytes(second.buffers[n], other[n]) & ~same_bytes(before[n], other[n]) for n in names}
@@ -194,11 +206,7 @@ class BaselineRecorder:
             assert reference is not None
             bounds = output_bounds(shaped, as_described)
             assert bounds is not None
-            tolerances = supported_tolerances(self.description, bounds)
-            if trial.inputs in HARSH:  # a declared tolerance was chosen for other inputs
-                derived = {name: bound.allowed(bound.limit) for name, bound in bounds.items()}
-                tolerances = applied_tolerances(self.description.tolerance, derived, reference)
-            checks = verify_outputs(outputs, reference, tolerances)
+            checks = verify_outputs(outputs, reference, supported_tolerances(self.description, bounds, reference))
         if not checks.passed:
             if trial.scalars and self._ignores_scalars(trial, launch, reference):
                 return self._own_outputs(trial, launch, outputs)
@@ -244,6 +252,11 @@ class Refusals:
         for subject, reasons in self._reasons.items():
             times = f" ({self._counts[subject]} trials)" if self._counts[subject] > 1 else ""
             yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
+
+
+def _constant(value: bool, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.bool_]]:
+    """Return an array without memory of its own for each output."""
+    return {name: np.broadcast_to(np.bool_(value), shape) for name, shape in shapes.items()}
 
 
 def _is_exact(baseline: BaselineTrial) -> bool:

@@ -113,7 +113,9 @@ class TrialPlan:
         self.notes += self._refused.notes()
         if self._too_long or self._left_out:
             self.notes.append(f"{self._too_long + self._left_out} shapes left out: they exceed the budget of trials")
-        return self.recorder.finished()
+        results = self.recorder.finished()
+        self.notes += self.recorder.notes
+        return results
 
     def for_constants(self, texts: Sequence[str]) -> Iterator[Trial]:
         """Return trials with sizes next to the integers of sources, except those of the unmodified source."""

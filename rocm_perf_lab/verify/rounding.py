@@ -191,7 +191,8 @@ def _reduction_scale(
     def reduced() -> NDArray[Any]:
         terms = source.size / max(values.size, 1)
         if name != "add":
-            return values * growth(terms) * np.sqrt(3.0)  # a relative error per factor
+            relative: NDArray[Any] = values * growth(3 * terms)  # an error per factor
+            return relative
         kept = {"axis": axis, "keepdims": bool(kwargs.get("keepdims", False))}
         size = np.abs(values)
         if source.size <= _PREFIX_ELEMENTS and source.size and (axis is None or np.ndim(axis) == 0):

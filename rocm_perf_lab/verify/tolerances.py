@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.verify.outputs import allowed_errors
 from rocm_perf_lab.verify.reference import reference_values
@@ -49,12 +50,16 @@ SAFETY = 2.5
 _SEED = 20_261_122
 _GROUPS = 8
 _GROUPS_OF_LARGE = 4
-_LARGE_ELEMENTS = 1 << 18
+_LARGE_ELEMENTS = 1 << 12
 _F64_ROUNDOFF = 2.0**-53
 _OBSERVED = 2.0
 """Error of a rewrite relative to the largest error of the unmodified kernel."""
 _SUPPORTED = 16.0
 """Error of an unmodified kernel relative to `scale` that needs no declared tolerance."""
+_LOW_PRECISION = 8.0
+"""Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
+PERTURBED_RUNS = 2
+"""Runs of a kernel without a reference with perturbed inputs."""
 _INPUT_STEPS = 8.0
 """Perturbation of inputs of a kernel without a reference, in unit roundoffs of f32."""
 
@@ -70,6 +75,7 @@ class OutputBound:
         ratio: Largest error of the unmodified kernel in units of `scale`; 0 if unknown.
         limit: Largest factor.
         exact: Values of the reference in float64; None without a reference.
+        roundoff: Unit roundoff of accumulation.
     """
 
     scale: NDArray[np.float64]
@@ -78,6 +84,7 @@ class OutputBound:
     ratio: float = 0.0
     limit: float = _SUPPORTED
     exact: NDArray[np.float64] | None = None
+    roundoff: float = UNIT_ROUNDOFF
 
     def allowed(self, factor: float = 1.0) -> NDArray[np.float64]:
         """Return the allowed absolute error of each element.
@@ -119,6 +126,26 @@ def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, O
                 changes[name].add(value, arrays[name].dtype)
     unit, limit = _precision(launch)
     return {name: _bound(changes[name], arrays[name].dtype, unit, limit, first.operations) for name in exact}
+
+
+def bounds_of_reference(
+    description: KernelDescription, launch: Launch, outputs: Mapping[str, NDArray[Any]]
+) -> dict[str, OutputBound]:
+    """Return the error bounds of inputs for which the outputs of the unmodified kernel are expected.
+
+    Args:
+        description: Kernel, with the params of the launch.
+        launch: Inputs, which the reference need not define.
+        outputs: Outputs of the unmodified kernel.
+
+    Returns:
+        Bounds relative to the outputs; empty if the reference cannot be evaluated.
+    """
+    try:
+        bounds = output_bounds(description, launch) or {}
+    except LabError:
+        return {}
+    return observed_bounds(bounds, outputs, outputs)
 
 
 def bounds_of_runs(
@@ -222,14 +249,36 @@ def tolerance_notes(
     return lines
 
 
-def lenient_tolerances(description: KernelDescription, launch: Launch) -> dict[str, Tolerance | NDArray[np.float64]]:
-    """Return tolerances for a kernel whose precision is unknown: declared ones, otherwise bounds with the largest factor.
+def supported_tolerances(
+    description: KernelDescription, bounds: Mapping[str, OutputBound], expected: Mapping[str, NDArray[Any]]
+) -> dict[str, Tolerance | NDArray[np.float64]]:
+    """Return the tolerances of a kernel whose precision is unknown: its bounds have the largest factor.
 
     The largest factor allows intermediate results in the least precise floating-point type of the buffers.
+
+    Args:
+        description: Kernel, with declared tolerances.
+        bounds: Bounds of :func:`output_bounds`.
+        expected: Expected outputs.
     """
-    undeclared = {a.name for a in launch.arguments if isinstance(a, BufferValue) and a.written} - set(description.tolerance)
-    bounds = (output_bounds(description, launch) if undeclared else None) or {}
-    return {**{n: b.allowed(b.limit) for n, b in bounds.items() if n in undeclared}, **description.tolerance}
+    derived = {name: bound.allowed(bound.limit) for name, bound in bounds.items()}
+    return applied_tolerances(description.tolerance, derived, expected)
+
+
+def kernel_tolerances(
+    description: KernelDescription, launch: Launch, expected: Mapping[str, NDArray[Any]]
+) -> dict[str, Tolerance | NDArray[np.float64]]:
+    """Return the tolerances of the outputs of one launch, without an unmodified kernel to compare with.
+
+    Args:
+        description: Kernel, with the params of the launch.
+        launch: Inputs.
+        expected: Expected outputs.
+
+    Raises:
+        KernelReferenceError: The reference cannot be evaluated.
+    """
+    return supported_tolerances(description, output_bounds(description, launch) or {}, expected)
 
 
 class _Changes:
@@ -270,12 +319,15 @@ def _perturbations(launch: Launch, first: RoundingModel, *, both_signs: bool) ->
 def _evaluated(description: KernelDescription, launch: Launch, model: RoundingModel) -> dict[str, NDArray[Any]] | None:
     perturbs_inputs = model.active == model.groups
     rng = np.random.default_rng([model.seed, model.groups])
+    unset = {a.name for a in launch.arguments if isinstance(a, BufferValue) and not a.is_set}
 
-    def changed(_: str, value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            signs = rng.integers(0, 2, value.shape, np.int8).astype(np.float64) * 2 - 1
-            return model.wrap(value * (1 + model.sign * model.amplitude * signs) if perturbs_inputs else value)
-        return value
+    def changed(name: str, value: Any) -> Any:
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or name in unset:
+            return value
+        if perturbs_inputs:
+            signs = rng.integers(0, 2, value.shape, np.int8) * np.int8(2) - np.int8(1)
+            value = value * (1 + signs * (model.sign * model.amplitude))
+        return model.wrap(value)
 
     with np.errstate(all="ignore"):
         return reference_values(description, launch, changed)
@@ -290,7 +342,8 @@ def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, o
     offset = _difference(_float(rounded), changes.exact)
     if not operations and not changes.squares.any():
         return OutputBound(zeros, _step(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
-    return OutputBound(np.sqrt(changes.squares) * unit, _step(rounded), offset, limit=limit, exact=changes.exact)
+    scale, roundoff = np.sqrt(changes.squares) * unit, UNIT_ROUNDOFF * unit
+    return OutputBound(scale, _step(rounded), offset, limit=limit, exact=changes.exact, roundoff=roundoff)
 
 
 def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) -> OutputBound:
@@ -302,10 +355,12 @@ def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) 
         is_reference = np.array_equal(_float(expected), _float(values.astype(expected.dtype)), equal_nan=True)
     if not is_reference:  # elements outside the validity of the reference, such as overflow in an intermediate result
         error = np.where(error <= bound.limit * bound.scale + bound.step, error, 0.0)
+        relative = 2 * SAFETY * bound.roundoff * np.nan_to_num(np.abs(_float(expected)), posinf=0.0, neginf=0.0)
+        return replace(bound, scale=np.maximum(bound.scale, relative) if bound.scale.any() else bound.scale, offset=error)
     offset = np.maximum(bound.offset, error)
     excess = (error - bound.step) / np.where(bound.scale > 0, bound.scale, np.inf)
     ratio = float(max(0.0, excess.max(initial=0.0)))
-    return replace(bound, offset=offset, ratio=ratio, limit=max(bound.limit, _OBSERVED * ratio if is_reference else 0.0))
+    return replace(bound, offset=offset, ratio=ratio, limit=max(bound.limit, _OBSERVED * ratio))
 
 
 def _precision(launch: Launch) -> tuple[float, float]:
@@ -313,7 +368,7 @@ def _precision(launch: Launch) -> tuple[float, float]:
     bits = [_mantissa_bits(a.data.dtype) for a in launch.arguments if isinstance(a, BufferValue) and _is_float(a.data)]
     unit = _F64_ROUNDOFF / UNIT_ROUNDOFF if max(bits, default=0) > 23 else 1.0
     lowest = min(bits, default=23)
-    return unit, max(_SUPPORTED, 2.0 ** -(lowest + 1) / (UNIT_ROUNDOFF * unit))
+    return unit, max(_SUPPORTED, 2.0 ** -(lowest + 1) / (UNIT_ROUNDOFF * unit) / _LOW_PRECISION)
 
 
 def _mantissa_bits(dtype: np.dtype[Any]) -> int:

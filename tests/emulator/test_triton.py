@@ -13,6 +13,7 @@ from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
+from rocm_perf_lab.verify.tolerances import kernel_tolerances
 from tests.builders.triton_kernels import emulate, experiment, launch_of, matmul_launch, unary_launch
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_the_experiments_are_right_for_odd_sizes(name: str, params: dict[str, in
 
     expected = expected_outputs(description, launch)
     assert expected is not None
-    result = verify_outputs(outputs, expected, description.tolerance)
+    result = verify_outputs(outputs, expected, kernel_tolerances(description, launch, expected))
     assert result.passed, str(result)
 
 

@@ -17,6 +17,7 @@ from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, read_counts
 from rocm_perf_lab.jobs.optimize.bench import read_source
 from rocm_perf_lab.jobs.profile.job import require_correct
 from rocm_perf_lab.jobs.profile.workbench import Workbench
+from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.model import estimated_tokens
 from rocm_perf_lab.optimize.proposers.prompt import PromptRules, PromptWriter, guard_rules
@@ -107,8 +108,19 @@ def facts_of(directory: Path, kernel: KernelDescription | None) -> Mapping[str, 
         "hot_spots": hot_spots(directory) + _waits(analysis),
         "arguments": _arguments(kernel) if kernel else [],
         "defines": [f"{name}={value}" for name, value in _defines(kernel).items()] if kernel else [],
-        "tolerances": [f"{n} within rtol {t.rtol:g}, atol {t.atol:g}" for n, t in kernel.tolerance.items()] if kernel else [],
+        "tolerances": _tolerances(kernel) if kernel else [],
     }
+
+
+def _tolerances(kernel: KernelDescription) -> list[str]:
+    """Return the allowed error of each output in words."""
+    outputs = [a.name for a in kernel.arguments if isinstance(a, BufferArgument) and a.access != "in"]
+    declared = kernel.tolerance
+    texts = [f"{n} within rtol {declared[n].rtol:g}, atol {declared[n].atol:g}" for n in outputs if n in declared]
+    derived = [n for n in outputs if n not in declared or declared[n].note is None]
+    if derived:
+        texts.append(f"{', '.join(derived)} within the rounding errors of another order of the same operations")
+    return texts
 
 
 def hot_spots(directory: Path) -> list[str]:

@@ -39,6 +39,7 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 from rocm_perf_lab.verify.outputs import VerificationResult, verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
+from rocm_perf_lab.verify.tolerances import kernel_tolerances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
     from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.languages.spec import Tolerance
     from rocm_perf_lab.optimize.inspection import Inspection
     from rocm_perf_lab.profiling.passes import PassResults
     from rocm_perf_lab.profiling.profile import Profile
@@ -107,6 +109,7 @@ class Workbench:
         self._config = config
         self._device = device
         self._expected: Mapping[str, NDArray[Any]] | None = None
+        self._tolerances: Mapping[str, Tolerance | NDArray[np.float64]] = {}
 
     @cached_property
     def _compiler(self) -> Compiler:
@@ -259,10 +262,12 @@ class Workbench:
             known = self._device.expected_outputs(launch) if isinstance(self._device, ProvidesExpectedOutputs) else None
             reference = known if known is not None else expected_outputs(self._config.kernel, launch)
             if reference is None:
-                self._expected = dict(outputs)
+                self._expected, self._tolerances = dict(outputs), dict(self._config.kernel.tolerance)
                 return None
             self._expected = reference
-        return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
+            kernel = self._config.kernel
+            self._tolerances = dict(kernel.tolerance) if known is not None else kernel_tolerances(kernel, launch, reference)
+        return verify_outputs(outputs, self._expected, self._tolerances)
 
 
 def _write_observations(passes: PassResults, launch: Launch, directory: Path) -> tuple[Path, ...]:
