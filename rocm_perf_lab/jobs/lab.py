@@ -14,6 +14,7 @@ from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.protocol import SampledDevice
 from rocm_perf_lab.jobs.inputs import require_inputs
+from rocm_perf_lab.jobs.run_lock import RunLock, hold_run_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
+
+_LOCKED = frozenset({"optimize", "verify", "autotune"})
+"""Packages of jobs that keep state in the directory of a run."""
 
 
 class Job(Protocol):
@@ -56,6 +60,8 @@ class Lab:
     """Id of that run in the tracking store."""
     sample_seed: int | None = None
     """Secret seed of the sample of workgroups; None: that of the device."""
+    lock: RunLock | None = None
+    """Lock of the directory, for jobs that keep state in it."""
 
     @classmethod
     def open(
@@ -77,13 +83,14 @@ class Lab:
             tracking_run: Id of that run in the tracking store.
 
         Raises:
-            LabError: An input file does not exist or cannot be read.
+            LabError: An input file does not exist or cannot be read, or another process works in the directory.
             OSError: The directory cannot be written.
         """
         require_inputs(settings)
+        lock = hold_run_directory(output_dir) if _LOCKED & set(settings.job.target.split(".")) else None
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
         console = Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
-        return cls(settings, resolved, output_dir, console, resumed, tracking_run)
+        return cls(settings, resolved, output_dir, console, resumed, tracking_run, lock=lock)
 
     @cached_property
     def config(self) -> LabConfig:
@@ -149,7 +156,11 @@ class Lab:
     def run(self) -> float | None:
         """Run the configured job; see :meth:`Job.run`."""
         job: Job = build(self.settings.job, where="job")
-        return job.run(self)
+        try:
+            return job.run(self)
+        finally:
+            if self.lock is not None:
+                self.lock.release()
 
     def announce_device(self) -> None:
         """Print the device that runs kernels, and the reason for the choice."""

@@ -2,7 +2,7 @@
 
 If the kernel permits user namespaces, the child does not see other processes and their command lines; a seccomp filter refuses
 sockets as well. The child inherits everything that is prepared, its changes to memory stay in the child, and it ends with its
-parent. Only device code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of the emulator
+parent. Only device code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of it
 rejects one proposal and does not end the run.
 """
 

@@ -89,7 +89,7 @@ class LoopComponents:
             ],
             build_guards(lab.config),
             BeamSearch(settings.beam_width, settings.beam_slack) if settings.search == "beam" else GreedySearch(),
-            Sandbox(limits_of(settings, settings.isolation.compile_timeout_s)),
+            sandbox_of(settings),
             open_model(lab.config),
         )
 
@@ -143,6 +143,18 @@ def build_guards(config: LabConfig) -> list[Guard]:
     settings = config.optimizer
     context = {"target": config.target, "inline_assembly": settings.inline_assembly}
     return [build(row, where=f"optimizer.guards[{i}]", **context) for i, row in enumerate(settings.guards)]
+
+
+def sandbox_of(settings: OptimizerConfig) -> Sandbox:
+    """Return the sandbox for compilers of candidates.
+
+    Raises:
+        SandboxUnavailable: Its protection is incomplete here, and `optimizer.isolation.required` is set.
+    """
+    sandbox = Sandbox(limits_of(settings, settings.isolation.compile_timeout_s))
+    if settings.isolation.required:
+        sandbox.require()
+    return sandbox
 
 
 def limits_of(settings: OptimizerConfig, seconds: float) -> SandboxLimits:

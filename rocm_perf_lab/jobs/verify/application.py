@@ -18,7 +18,7 @@ from rocm_perf_lab.jobs.optimize.application_source import (
     require_placeholders,
 )
 from rocm_perf_lab.jobs.optimize.bench import read_source
-from rocm_perf_lab.jobs.optimize.setup import build_guards, limits_of
+from rocm_perf_lab.jobs.optimize.setup import build_guards, sandbox_of
 from rocm_perf_lab.jobs.verify.application_judge import ApplicationDecision, ApplicationJudge
 from rocm_perf_lab.jobs.verify.application_trials import ApplicationTrials, command_lines
 from rocm_perf_lab.jobs.verify.candidates import read_candidates
@@ -26,7 +26,6 @@ from rocm_perf_lab.jobs.verify.document import VerifyDocument
 from rocm_perf_lab.jobs.verify.results import VerdictWriter
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.toolchain.sandbox import Sandbox
 from rocm_perf_lab.verify.application_outputs import ApplicationVerifier
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.jobs.verify.candidates import CandidateFile
     from rocm_perf_lab.jobs.verify.document import JudgeVerdict
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 _VERDICTS: dict[str, JudgeVerdict] = {"compile": "refused", "guard": "refused", "build": "refused"}
 _NOT_CHECKED = (
@@ -95,7 +95,7 @@ class VerifyApplicationJob:
         """
         text = read_source(self._application.source)
         settings = lab.config.optimizer
-        sandbox = Sandbox(limits_of(settings, settings.isolation.compile_timeout_s))
+        sandbox = sandbox_of(settings)
         shown = f"{self._application.source}, built by: {self._application.build}"
         with VerdictWriter(lab, sandbox.protection(), kernel=shown, count=len(self._candidates)) as writer:
             judge = self._judge(lab, sandbox, text)

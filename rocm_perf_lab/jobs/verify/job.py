@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.jobs.optimize.setup import build_guards, limits_of, trial_runners
+from rocm_perf_lab.jobs.optimize.setup import build_guards, limits_of, sandbox_of, trial_runners
 from rocm_perf_lab.jobs.verify.candidates import read_candidates
 from rocm_perf_lab.jobs.verify.document import UntakenBranch, VerifyDocument
 from rocm_perf_lab.jobs.verify.evidence import evidence_of, renamed
@@ -15,7 +15,6 @@ from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.optimize.candidate import CandidateChecker
 from rocm_perf_lab.optimize.guards import warnings_of
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.toolchain.sandbox import Sandbox
 from rocm_perf_lab.verify.policy import seeded
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.verify.document import JudgeStage, JudgeVerdict
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.candidate import CandidateResult
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.verify.checker import CorrectnessResult
     from rocm_perf_lab.verify.policy import TrialPolicy
 
@@ -61,7 +61,7 @@ class VerifyJob:
             LabError: The unmodified kernel does not compile, or fails its own trials.
             NegativeResult: A candidate is not correct.
         """
-        sandbox = Sandbox(limits_of(lab.config.optimizer, lab.config.optimizer.isolation.compile_timeout_s))
+        sandbox = sandbox_of(lab.config.optimizer)
         policy = seeded(lab.config.optimizer.verification)
         assert policy.seed is not None
         with VerdictWriter(lab, sandbox.protection(), kernel=lab.config.kernel.name, count=len(self._candidates)) as writer:
