@@ -101,7 +101,8 @@ class Execution:
 
     `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words of each
     of its wavefronts, empty for wavefronts that a partial workgroup lacks. `workgroup_counts` is (n_workgroups) of
-    :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS` in linear order, zero for workgroups that did not run.
+    :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS` in linear order, zero for workgroups that did not run; empty if
+    chosen workgroups ran without traces.
     """
 
     block_executions: NDArray[np.uint64]
@@ -127,9 +128,10 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     chosen = np.array(() if dispatch.chosen_workgroups is None else dispatch.chosen_workgroups, dtype=np.uint64)
     count = dispatch.workgroups if dispatch.chosen_workgroups is None else len(chosen)
     threads = max(1, min(dispatch.threads, count))
-    counts = np.zeros(dispatch.workgroups, dtype=WORKGROUP_COUNTS)
-    counted = np.zeros((threads, dispatch.block_count + PROBE_WORDS * dispatch.probe_count), dtype=np.uint64)
-    executions = counted[:, : dispatch.block_count]  # the words of the probes follow those of the blocks
+    counted = dispatch.chosen_workgroups is None or bool(dispatch.traced_workgroups)
+    counts = np.zeros(dispatch.workgroups if counted else 0, dtype=WORKGROUP_COUNTS)
+    block_words = np.zeros((threads, dispatch.block_count + PROBE_WORDS * dispatch.probe_count), dtype=np.uint64)
+    executions = block_words[:, : dispatch.block_count]  # the words of the probes follow those of the blocks
     active_lanes = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
     traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
@@ -144,7 +146,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         launch.block_active_lanes = active_lanes[thread].ctypes.data
         launch.sampled, launch.sampled_count = ctypes.addressof(sampled), len(dispatch.traced_workgroups)
         launch.traces, launch.budget = ctypes.addressof(traces), ctypes.addressof(budget)
-        launch.counts = counts.ctypes.data
+        launch.counts = counts.ctypes.data if counted else None
         launch.chosen = None if dispatch.chosen_workgroups is None else chosen.ctypes.data
         first, last = (count * t // threads for t in (thread, thread + 1))
         with dispatch.code.running(launch, executions[thread]):
@@ -172,7 +174,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         words,
         counts,
         fault,
-        merged_words(counted[:, dispatch.block_count :].reshape(threads, dispatch.probe_count, PROBE_WORDS)),
+        merged_words(block_words[:, dispatch.block_count :].reshape(threads, dispatch.probe_count, PROBE_WORDS)),
         footprint,
     )
 

@@ -129,13 +129,18 @@ class PreparedLaunch:
         """Free the packet and the kernarg segment if it was allocated here."""
         self._owned.close()
 
-    def run(self, *, traced: bool = True) -> LaunchResult:
+    def run(self, *, traced: bool = True, workgroups: tuple[int, ...] | None = None) -> LaunchResult:
         """Run the kernel to its end; without `traced` no workgroup is traced for the timing model, which is faster.
+
+        Args:
+            traced: Trace a sample of the workgroups.
+            workgroups: Linear ids of the only workgroups to run, in this order, x fastest; then none is traced.
 
         Raises:
             EmulationError: The kernel faulted, exceeded its budget, or failed an assertion.
         """
-        dispatch, sampling = self._dispatch, self._sampling if traced else None
+        dispatch, sampling = replace(self._dispatch, chosen_workgroups=workgroups), self._sampling if traced else None
+        sampling = sampling if workgroups is None else None
         if self._services is not None:
             dispatch = replace(dispatch, services=self._services, threads=1)
             self._registry = self._memory.registry()  # earlier runs may have allocated

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.emulator.structures import AllocationEntry
+from rocm_perf_lab.emulator.structures import FILL, AllocationEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
@@ -75,6 +77,19 @@ class TrackedPages:
         )
 
 
+@dataclass(frozen=True)
+class SparsePages:
+    """Buffer whose pages get their content at the first access: `filled` is (n_pages), 1 for an accessed page."""
+
+    pages: TrackedPages
+    filled: NDArray[np.uint8]
+    fill: ctypes._CFunctionType = field(compare=False)
+
+    def discard(self) -> None:
+        """Free the memory of all pages; the buffer must not be used afterwards."""
+        self.pages.runtime.library.rpl_memory_discard(ctypes.c_uint64(self.pages.address), ctypes.c_uint64(self.pages.nbytes))
+
+
 @dataclass
 class DeviceMemory:
     """Memory of one emulated GPU; close it to free the address space."""
@@ -88,6 +103,7 @@ class DeviceMemory:
     _adopted: set[Allocation] = field(default_factory=set)
     _reserved: list[Allocation] = field(default_factory=list)
     _tracked: list[TrackedPages] = field(default_factory=list)
+    _sparse: dict[int, SparsePages] = field(default_factory=dict)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
@@ -141,6 +157,21 @@ class DeviceMemory:
         pages = TrackedPages(self.runtime, address, nbytes, np.zeros(nbytes // PAGE_BYTES, dtype=np.uint8))
         insort(self._tracked, pages, key=lambda t: t.address)
         return pages
+
+    def adopt_sparse(self, name: str, nbytes: int, address: int, fill: Callable[[int], None]) -> SparsePages:
+        """Let kernels use a page-aligned buffer of any size, of which only accessed pages need memory of the host.
+
+        Args:
+            name: Name of the buffer.
+            nbytes: Size in bytes.
+            address: Memory of :meth:`reserve`, of this or another object.
+            fill: Writes the initial content of the page at an address, before the first access to it.
+        """
+        allocation = self.adopt(name, nbytes, address)
+        self.runtime.library.rpl_memory_sparse(ctypes.c_uint64(address), ctypes.c_uint64(allocation.mapped_bytes))
+        pages = self.track_writes(address, allocation.mapped_bytes)
+        self._sparse[address] = SparsePages(pages, np.zeros(len(pages.written), np.uint8), FILL(fill))
+        return self._sparse[address]
 
     def free(self, allocation: Allocation) -> None:
         """Free a buffer; its addresses stay reserved, so that later accesses to it are detected."""
@@ -202,6 +233,7 @@ class DeviceMemory:
         self._adopted.clear()
         self._reserved.clear()
         self._tracked.clear()
+        self._sparse.clear()
         self._initialised.clear()
         self._images.clear()
         self._allocations.clear()
@@ -214,6 +246,9 @@ class DeviceMemory:
         tracked = self._tracked[position - 1] if position else None
         if tracked is not None and end <= tracked.address + tracked.nbytes:
             entry.written, entry.first_page = tracked.written.ctypes.data, tracked.address // PAGE_BYTES
+        sparse = self._sparse.get(begin)
+        if sparse is not None:
+            entry.filled, entry.fill = sparse.filled.ctypes.data, ctypes.cast(sparse.fill, ctypes.c_void_p).value
         return entry
 
     def _at(self, name: str, nbytes: int, address: int) -> Allocation:

@@ -92,6 +92,10 @@ class AccessKind(IntEnum):
     ATOMIC = 2
 
 
+FILL = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+"""Callback that writes the content of the page at an address before the first access to it."""
+
+
 class AllocationEntry(ctypes.Structure):
     """struct rpl_allocation."""
 
@@ -102,6 +106,8 @@ class AllocationEntry(ctypes.Structure):
         ("written", ctypes.c_void_p),
         ("first_page", ctypes.c_uint64),
         ("pages", ctypes.c_void_p),
+        ("filled", ctypes.c_void_p),
+        ("fill", ctypes.c_void_p),
     )
 
 

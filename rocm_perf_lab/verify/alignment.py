@@ -2,8 +2,8 @@
 
 The width of machine instructions is no evidence, since the compiler merges accesses and the hardware accepts any address. A
 rewrite is wrong if it states an alignment (a vector type, an attribute, `__builtin_assume_aligned`) that an address lacks
-although every buffer is aligned as the description promises. If it only fails when buffers are aligned to their elements, it assumes an
-alignment of these buffers, which the result lists.
+although every buffer is aligned as the description promises. If it only fails when buffers are aligned to their elements, it
+assumes an alignment of these buffers, which the result lists.
 """
 
 from __future__ import annotations
@@ -57,25 +57,21 @@ class AlignmentResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class PlacedRunner:
     """Runner that places some buffers at addresses with another alignment in bytes, by name."""
 
-    runner: TrialRunner
-    alignments: Mapping[str, int]
-
-    @property
-    def most_trials(self) -> int | None:
-        """Number of trials that the runner affords."""
-        return self.runner.most_trials
+    def __init__(self, runner: TrialRunner, alignments: Mapping[str, int]) -> None:
+        self.most_trials = runner.most_trials
+        self._runner = runner
+        self._alignments = alignments
 
     def release(self) -> None:
         """Free what the runner keeps between trials."""
-        self.runner.release()
+        self._runner.release()
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
         """Run the launches; see :class:`~rocm_perf_lab.verify.trial_runs.TrialRunner`."""
-        return self.runner.run([_placed(launch, self.alignments) for launch in launches], aliases, budget=budget)
+        return self._runner.run([_placed(launch, self._alignments) for launch in launches], aliases, budget=budget)
 
 
 class AlignmentTrials:

@@ -11,7 +11,6 @@ import pytest
 from rocm_perf_lab.languages.arguments import BufferArgument, NormalInit, ScalarArgument
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.languages.spec import Tolerance
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.verify.alignment import AlignmentResult, AlignmentTrials
 from rocm_perf_lab.verify.comparison import EXACT, BaselineTrial
@@ -65,7 +64,6 @@ class Place:
             ),
             grid=("rows",),
             block=(64,),
-            tolerance={"y": Tolerance(rtol=0, atol=0)},
         )
         executor = TrialExecutor(
             description,
@@ -106,8 +104,8 @@ RIGHT: dict[str, tuple[Literal["f32", "f16", "f64", "u8"], str, str]] = {
     "merged": (
         "f16",
         "",
-        "int i = threadIdx.x * 4; if (i + 3 < cols) {\n#pragma unroll\nfor (int k = 0; k < 4; k++) out[i + k] = in[i + k] + in[i + k]; }"
-        + TAIL.format(width=4),
+        "int i = threadIdx.x * 4; if (i + 3 < cols) {\n#pragma unroll\n"
+        "for (int k = 0; k < 4; k++) out[i + k] = in[i + k] + in[i + k]; }" + TAIL.format(width=4),
     ),
     "memcpy": (
         "f32",

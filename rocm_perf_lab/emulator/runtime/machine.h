@@ -32,6 +32,8 @@ struct rpl_allocation {
   uint8_t *written;       // NULL, or one byte per page: set to 1 by every store to it
   uint64_t first_page;    // page number (address / RPL_PAGE_BYTES) of written[0]
   const struct rpl_pages *pages;  // NULL: this memory is not rewound
+  uint8_t *filled;        // NULL, or one byte per page from first_page on: 0 until the first access calls fill(its address)
+  void (*fill)(uint64_t page_address);
 };
 enum { RPL_PAGE_BYTES = 4096 };
 

@@ -30,6 +30,9 @@ int rpl_memory_retire(uint64_t address, uint64_t bytes) {
   return mmap((void *)address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED;
 }
 
+// Uses small pages for memory of which few pages are accessed.
+int rpl_memory_sparse(uint64_t address, uint64_t bytes) { return madvise((void *)address, bytes, MADV_NOHUGEPAGE); }
+
 // Frees the pages but keeps them mapped; they are zero on next use.
 int rpl_memory_discard(uint64_t address, uint64_t bytes) { return madvise((void *)address, bytes, MADV_DONTNEED); }
 
@@ -92,13 +95,31 @@ int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   return 1;
 }
 
+// Fills a page of a sparse buffer before the first access to it.
+static void fill_page(const struct rpl_allocation *a, uint64_t address) {
+  uint64_t page = address / RPL_PAGE_BYTES;
+  uint8_t *filled = &a->filled[page - a->first_page];
+  if (*filled) return;
+  *filled = 1;
+  a->fill(page * RPL_PAGE_BYTES);
+}
+
 // After rpl_find(), before an access: the pages of [address, address + width), at most a page, in the allocation that it found.
 static void touch_pages(const struct rpl_machine *m, uint64_t address, uint64_t width, int writes) {
   const struct rpl_allocation *a = &m->allocations[m->last_hit];
+  if (a->filled) {
+    fill_page(a, address);
+    fill_page(a, address + width - 1);
+  }
   if (m->run != RPL_ONLY_RUN) rpl_rewind_touch(a->pages, m->run, address, width, writes);
   if (!a->written || !writes) return;
   a->written[address / RPL_PAGE_BYTES - a->first_page] = 1;
   a->written[(address + width - 1) / RPL_PAGE_BYTES - a->first_page] = 1;
+}
+
+// After rpl_find(): returns whether touch_pages() has to know of an access to the allocation that it found.
+static int touches_pages(const struct rpl_machine *m, int writes) {
+  return writes || m->run == RPL_SECOND_RUN || m->allocations[m->last_hit].filled;
 }
 
 int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
@@ -116,11 +137,12 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
       high = active && address[l] > high ? address[l] : high;
     }
   }
-  int writes = access != RPL_LOAD, touches = writes || w->machine->run == RPL_SECOND_RUN;
+  int writes = access != RPL_LOAD;
   uint64_t span = high + width - low;
   w->machine->counters.span_bytes += span < RPL_SPAN_LIMIT ? span : RPL_SPAN_LIMIT;
   w->machine->counters.address_sum += low;
   if (rpl_find(w->machine, low, high + width)) {
+    int touches = touches_pages(w->machine, writes);
     if (touches && high + width - low <= RPL_PAGE_BYTES) touch_pages(w->machine, low, high + width - low, writes);
     else if (touches) RPL_FOR_LANES(lanes, l) touch_pages(w->machine, address[l], width, writes);
     if (w->machine->footprint) rpl_footprint_access(w, access, 0, lanes, address, width, low, high + width);
@@ -131,7 +153,7 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
   RPL_FOR_LANES(lanes, l) {
     if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
     else {
-      if (touches) touch_pages(w->machine, address[l], width, writes);
+      if (touches_pages(w->machine, writes)) touch_pages(w->machine, address[l], width, writes);
       if (w->machine->footprint) rpl_footprint_access(w, access, 0, 1ull << l, address, width, address[l], address[l] + width);
     }
   }
@@ -144,7 +166,7 @@ int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t wi
   uint64_t addresses[RPL_LANES] = {address};
   w->machine->counters.address_sum += address;
   if (rpl_find(w->machine, address, address + width)) {
-    if (w->machine->run == RPL_SECOND_RUN) touch_pages(w->machine, address, width, 0);
+    if (touches_pages(w->machine, 0)) touch_pages(w->machine, address, width, 0);
     if (w->machine->footprint) rpl_footprint_access(w, RPL_LOAD, 1, 1, addresses, width, address, address + width);
     if (w->group) rpl_checked_memory(w, inst, RPL_LOAD, 1, addresses, width);
     return 0;

@@ -1,0 +1,377 @@
+"""Trials with buffers beyond 2^31 elements and 4 GiB, which find indices and byte offsets that are too narrow.
+
+Only chosen workgroups run: the first, the last, those around limits of integers, and random ones. A rewrite may assign work to
+workgroups in another way. Elements that only one of both kernels wrote are compared by running the workgroup of the other kernel
+that writes them, if the first elements of the known workgroups are linear in the workgroup ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
+from rocm_perf_lab.emulator.memory import PAGE_BYTES
+from rocm_perf_lab.emulator.translation import KernelTranslator
+from rocm_perf_lab.languages.spec import Tolerance
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.verify.large_shapes import large_shapes
+from rocm_perf_lab.verify.outputs import default_tolerance
+from rocm_perf_lab.verify.sparse_run import AddressArena, PageContents, SparseSession, sparse_launch
+from rocm_perf_lab.verify.workgroup_map import WorkgroupMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.large_shapes import LargeShape
+    from rocm_perf_lab.verify.sparse_run import SparseBuffer, SparseLaunch
+
+    Compile = Callable[[KernelDescription, Path], BuildResult]
+    Place = tuple[str, int]
+
+_LIMITS = (1 << 24, 1 << 31, 1 << 32)
+_RANDOM_WORKGROUPS = 8
+_FIRST_OF_PAIRS = 200
+_WRAPPED_BITS = (8, *range(15, 32))
+"""Workgroups at these distances, as powers of two, write the same elements if an id or an index wraps around."""
+_WORKGROUP_BUDGET = 400_000
+_SHAPE_BUDGET = 4_000_000
+_BUDGET_FACTOR = 50
+_SHAPES_OF_GOAL = {"wide": 2, "elements": 2, "int": 1, "bytes": 2, "middle": 2}
+_LOCATED = 12
+_ROUNDS = 2
+_TOLERANCE_FACTOR = 4
+"""Wrong indices give quite different values; sums of long rows in another order may differ more than those of short ones."""
+
+
+class NotDecided(LabError):
+    """A large shape that tells nothing about a rewrite."""
+
+
+@dataclass(frozen=True)
+class LargeResult:
+    """Result of a rewrite: `reason` says why it is wrong, or is None; `notes` are shapes that decided nothing."""
+
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _RecordedShape:
+    """Shape with the workgroups of the unmodified kernel, their changes, and the final content of changed pages."""
+
+    shape: LargeShape
+    name: str
+    launch: SparseLaunch
+    contents: PageContents
+    workgroups: tuple[int, ...]
+    written: dict[Place, NDArray[np.bool_]]
+    final: dict[Place, NDArray[np.uint8]]
+    writes: Mapping[int, Mapping[Place, NDArray[np.bool_]]]
+    map: WorkgroupMap
+    budget: int
+
+
+@dataclass
+class LargeTrials:
+    """Records an unmodified kernel with large buffers, then checks rewrites of it.
+
+    Args:
+        description: Kernel.
+        compile_source: Compiles a source for a description.
+        target: GPU.
+        seed: Seed of contents and of the choice of workgroups.
+        growing: Sizes that the unmodified kernel supports above the described values; None for all.
+    """
+
+    description: KernelDescription
+    compile_source: Compile
+    target: Target
+    seed: int
+    growing: frozenset[str] | None = None
+    _recorded: list[_RecordedShape] = field(default_factory=list)
+    _arenas: tuple[AddressArena, AddressArena] = field(default_factory=lambda: (AddressArena(), AddressArena()))
+    _translators: dict[tuple[str, bool], KernelTranslator] = field(default_factory=dict)
+    _baseline: Path | None = None
+
+    @property
+    def shapes(self) -> tuple[str, ...]:
+        """Names of the shapes that rewrites are tried with."""
+        return tuple(recorded.name for recorded in self._recorded)
+
+    def close(self) -> None:
+        """Give reserved addresses back."""
+        for arena in self._arenas:
+            arena.close()
+
+    def record_baseline(self, source: Path) -> tuple[str, ...]:
+        """Run the unmodified kernel; return notes on shapes that it does not decide."""
+        self._baseline = source
+        notes = []
+        for shape in large_shapes(self.description, self.growing):
+            if not self._is_wanted(shape):
+                continue
+            name = f"large shape ({shape.name(self.description)})"
+            try:
+                self._recorded.append(self._record(shape, name, source))
+            except LabError as error:
+                notes.append(f"not decided: {name}: the unmodified kernel: {error.what}")
+        return tuple(notes)
+
+    def check(self, source: Path) -> LargeResult:
+        """Run the workgroups of a rewrite and compare what it writes."""
+        notes: list[str] = []
+        baseline = {recorded.launch.launch.code_object.sha256 for recorded in self._recorded}
+        self._translators = {key: value for key, value in self._translators.items() if key[0] in baseline}
+        for recorded in self._recorded:
+            try:
+                reason = self._failure(recorded, source)
+            except NotDecided as error:
+                notes.append(f"not decided: {recorded.name}: {error.what}")
+                continue
+            if reason is not None:
+                return LargeResult(f"{reason} [{recorded.name}]", tuple(notes))
+        return LargeResult(None, tuple(notes))
+
+    def _is_wanted(self, shape: LargeShape) -> bool:
+        """Return whether a shape adds to those that are recorded: beyond 2^31 elements, just below is not of interest."""
+        known = [recorded.shape for recorded in self._recorded]
+        if shape.goal == "int" and any(k.goal in ("wide", "elements") and k.grown == shape.grown for k in known):
+            return False
+        return sum(k.goal == shape.goal for k in known) < _SHAPES_OF_GOAL[shape.goal]
+
+    def _launch(self, shape: LargeShape, source: Path) -> SparseLaunch:
+        described = self.description.model_copy(update={"params": dict(shape.params)})
+        build = self.compile_source(described, source)
+        return sparse_launch(described, build, find_kernel(build.code_object, self.description.entry).symbol)
+
+    def _session(self, launch: SparseLaunch, contents: PageContents, budget: int, *, second: bool = False) -> SparseSession:
+        """Return a session; a second one at the same time has code at other addresses."""
+        key = (launch.launch.code_object.sha256, second)
+        if key not in self._translators:
+            self._translators[key] = KernelTranslator(load_runtime())
+        return SparseSession(self.target, launch, self._arenas[second], contents, budget, self._translators[key])
+
+    def _record(self, shape: LargeShape, name: str, source: Path) -> _RecordedShape:
+        launch = self._launch(shape, source)
+        contents = PageContents(launch.buffers, shape.params, self.seed)
+        self._arenas[1].addresses([buffer.nbytes for buffer in launch.buffers.values()])
+        with self._session(launch, contents, _WORKGROUP_BUDGET) as session:
+            grid = WorkgroupMap(launch.geometry.grid, session)
+            for workgroup in grid.origin():
+                session.run(workgroup)
+            chosen = self._chosen(launch, grid, name)
+            spent = 0
+            for workgroup in chosen:
+                session.run(workgroup)
+                spent += session.instructions[workgroup]
+                if spent > _SHAPE_BUDGET:
+                    raise NotDecided(f"{len(chosen)} workgroups execute more than {_SHAPE_BUDGET:,} instructions")
+            written = session.written_pages()
+            if session.is_overlapping:  # they add to one result, which some of them do not complete
+                raise NotDecided("several workgroups write the same elements")
+            final = {place: session.page(*place) for place in written}
+            longest = max(session.instructions.values())
+        if not written:
+            raise NotDecided("the chosen workgroups write nothing")
+        budget = max(_WORKGROUP_BUDGET, _BUDGET_FACTOR * longest)
+        return _RecordedShape(shape, name, launch, contents, chosen, written, final, session.writes, grid, budget)
+
+    def _chosen(self, launch: SparseLaunch, grid: WorkgroupMap, name: str) -> tuple[int, ...]:
+        """Return the workgroups to run: ends, those around limits of integers, random ones, half of them in the last quarter."""
+        total = launch.workgroups
+        found = [*grid.origin(), 2, 3, total - 2, total - 1]
+        for buffer in launch.buffers.values():
+            count, size = prod(buffer.shape), buffer.dtype.itemsize
+            for limit in sorted({n for edge in _LIMITS for n in (edge, edge // size, edge // size // 2) if n < count}):
+                located = grid.workgroup_of(buffer.argument.name, limit)
+                nearest = located if located is not None else limit * total // count
+                found += [nearest - 1, nearest, nearest + 1]
+        random = np.random.default_rng([self.seed, *name.encode()])
+        start = int(random.integers(0, min(total, _FIRST_OF_PAIRS)))
+        found += [start, *(start + (1 << bit) for bit in _WRAPPED_BITS)]
+        found += random.integers(0, total, _RANDOM_WORKGROUPS // 2).tolist()
+        found += random.integers(total * 3 // 4, total, _RANDOM_WORKGROUPS // 2).tolist()
+        return tuple(sorted({workgroup for workgroup in found if 0 <= workgroup < total}))
+
+    def _failure(self, recorded: _RecordedShape, source: Path) -> str | None:
+        """Return why a rewrite is wrong with a shape, or None.
+
+        Raises:
+            NotDecided: The rewrite cannot be compared.
+        """
+        try:
+            launch = self._launch(recorded.shape, source)
+            with self._session(launch, recorded.contents, recorded.budget) as session:
+                for workgroup in recorded.workgroups:
+                    session.run(workgroup)
+                return self._compared(recorded, session, WorkgroupMap(launch.geometry.grid, session))
+        except InstructionBudgetExceeded as error:
+            raise NotDecided("the rewrite executes many more instructions per workgroup") from error
+        except NotDecided:
+            raise
+        except LabError as error:
+            return str(error)
+
+    def _compared(self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap) -> str | None:
+        for name, buffer in recorded.launch.buffers.items():
+            if buffer.argument.access == "in" and any(place[0] == name for place in session.written_pages()):
+                return f"input {name!r} is written"
+        repeated = self._repeated(recorded, session, grid)
+        if repeated is not None:
+            return repeated
+        for _ in range(_ROUNDS):
+            differences = self._differences(recorded, session)
+            wrong = next((d for d in differences if d.by_both), None)
+            if wrong is not None:
+                return str(wrong)
+            missing = [d for d in differences if d.by_baseline]
+            absent = self._run_missing(recorded, session, grid, missing)
+            if absent is not None:
+                return absent
+            self._run_baseline(recorded, [d for d in differences if not d.by_baseline])
+            if not differences:
+                return None
+        wrong = next((d for d in self._differences(recorded, session) if d.by_both), None)
+        return None if wrong is None else str(wrong)
+
+    def _repeated(self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap) -> str | None:
+        """Return why a rewrite is wrong in which distant workgroups write the same elements, so that others stay unwritten.
+
+        The ends of buffers do not count: workgroups without work of their own may repeat that of the last one.
+        """
+        pairs = [(one, one + (1 << bit)) for one in recorded.workgroups for bit in _WRAPPED_BITS]
+        for name in recorded.launch.buffers:
+            for workgroup in recorded.workgroups:
+                elements = session.elements_of(workgroup, name)
+                owner = grid.workgroup_of(name, elements[0]) if elements is not None else None
+                if owner is not None and abs(owner - workgroup) > 1:
+                    pairs.append((owner, workgroup))
+        for one, other in pairs[: len(recorded.workgroups) * len(_WRAPPED_BITS) + _LOCATED]:
+            if other not in recorded.writes:
+                continue
+            session.run(one)
+            for name, buffer in recorded.launch.buffers.items():
+                shared = session.shared_element(one, other, name)
+                if (
+                    shared is not None
+                    and 0 < shared < prod(buffer.shape) - 1
+                    and not _is_at_the_end(session, other, name, buffer)
+                ):
+                    index = ", ".join(str(int(i)) for i in np.unravel_index(shared, buffer.shape))
+                    return f"workgroups {one:,} and {other:,} both write {name}[{index}]"
+        return None
+
+    def _run_missing(
+        self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, missing: list[_Difference]
+    ) -> str | None:
+        """Run the workgroups of a rewrite that should write elements which the unmodified kernel wrote."""
+        for difference in missing[:_LOCATED]:
+            workgroup = grid.workgroup_of(difference.buffer, difference.element)
+            if workgroup is None:
+                continue
+            session.run(workgroup)
+            place, byte = difference.place
+            changed = session.writes[workgroup].get(place)
+            is_written = changed is not None and bool(changed[byte : byte + difference.size].any())
+            if not is_written and grid.is_certain(difference.buffer, difference.element):
+                return f"{difference.label} is not written"
+        return None
+
+    def _run_baseline(self, recorded: _RecordedShape, unknown: list[_Difference]) -> None:
+        """Run the workgroups of the unmodified kernel that write elements which only the rewrite wrote."""
+        guesses = {recorded.map.workgroup_of(d.buffer, d.element) for d in unknown[:_LOCATED]}
+        workgroups = sorted(g for g in guesses if g is not None and g not in recorded.workgroups)
+        if not workgroups or self._baseline is None:
+            return
+        with self._session(recorded.launch, recorded.contents, recorded.budget, second=True) as session:
+            for workgroup in workgroups:
+                session.run(workgroup)
+            for place, changed in session.written_pages().items():
+                final = recorded.final.get(place, recorded.contents.page(*place))
+                recorded.final[place] = np.where(changed, session.page(*place), final)
+                recorded.written[place] = recorded.written.get(place, np.zeros(PAGE_BYTES, np.bool_)) | changed
+
+    def _differences(self, recorded: _RecordedShape, session: SparseSession) -> list[_Difference]:
+        """Return the first different element of each page and kind, by page."""
+        ours = session.written_pages()
+        found: list[_Difference] = []
+        for place in sorted({*recorded.written, *ours}):
+            buffer = recorded.launch.buffers[place[0]]
+            size, nothing = buffer.dtype.itemsize, np.zeros(PAGE_BYTES, np.bool_)
+            got = session.page(*place).view(buffer.dtype)
+            want = recorded.final.get(place, recorded.contents.page(*place)).view(buffer.dtype)
+            whole = np.dtype(f"u{size}")
+            by_baseline = recorded.written.get(place, nothing).view(whole) != 0
+            by_rewrite = ours.get(place, nothing).view(whole) != 0
+            wrong = ~_close(got, want, self._tolerance(place[0], want)) & (by_baseline | by_rewrite)
+            for kind in ((True, True), (True, False), (False, True)):
+                of_kind = np.flatnonzero(wrong & (by_baseline == kind[0]) & (by_rewrite == kind[1]))
+                if of_kind.size:
+                    first = int(of_kind[0])
+                    element = place[1] * (PAGE_BYTES // size) + first
+                    found.append(_Difference(place[0], element, buffer.shape, size, *kind, got[first], want[first]))
+        return found
+
+    def _tolerance(self, name: str, values: NDArray[Any]) -> Tolerance:
+        given = self.description.tolerance.get(name) or default_tolerance(values)
+        return Tolerance(rtol=given.rtol * _TOLERANCE_FACTOR, atol=given.atol * _TOLERANCE_FACTOR, note=given.note)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Element that the rewrite and the unmodified kernel leave with different values, and which of them wrote it."""
+
+    buffer: str
+    element: int
+    shape: tuple[int, ...]
+    size: int
+    by_baseline: bool
+    by_rewrite: bool
+    got: Any
+    want: Any
+
+    @property
+    def by_both(self) -> bool:
+        """Whether both kernels wrote the element."""
+        return self.by_baseline and self.by_rewrite
+
+    @property
+    def place(self) -> tuple[Place, int]:
+        """Buffer and page, and the offset in the page in bytes."""
+        page, byte = divmod(self.element * self.size, PAGE_BYTES)
+        return (self.buffer, page), byte
+
+    @property
+    def label(self) -> str:
+        """Name of the element."""
+        index = ", ".join(str(int(i)) for i in np.unravel_index(self.element, self.shape))
+        return f"{self.buffer}[{index}]"
+
+    def __str__(self) -> str:
+        return f"{self.label}: {float(self.got):.9g} instead of {float(self.want):.9g}"
+
+
+def _is_at_the_end(session: SparseSession, workgroup: int, name: str, buffer: SparseBuffer) -> bool:
+    """Return whether a workgroup writes the first or the last element of a buffer."""
+    elements = session.elements_of(workgroup, name)
+    return elements is not None and (elements[0] == 0 or elements[1] == prod(buffer.shape) - 1)
+
+
+def _close(got: NDArray[Any], want: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:
+    with np.errstate(all="ignore"):
+        a, b = got.astype(np.float64), want.astype(np.float64)
+        near = np.abs(a - b) <= tolerance.atol + tolerance.rtol * np.abs(b)
+    exact: NDArray[np.bool_] = (got == want) | (np.isnan(a) & np.isnan(b))
+    return exact | near if want.dtype.kind not in "biu" else got == want

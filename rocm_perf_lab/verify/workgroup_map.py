@@ -1,0 +1,79 @@
+"""Which workgroup writes an element, learned from the first elements that a few workgroups write: :class:`WorkgroupMap`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.core.geometry import Dim3
+    from rocm_perf_lab.verify.sparse_run import SparseSession
+
+
+@dataclass(frozen=True)
+class WorkgroupMap:
+    """Linear map from workgroup ids to first elements, for each buffer.
+
+    Args:
+        grid: Workgroups per axis.
+        session: Runs of the kernel; those of :meth:`origin` determine the map, all others confirm or refute it.
+    """
+
+    grid: Dim3
+    session: SparseSession
+
+    def origin(self) -> tuple[int, ...]:
+        """Return the linear ids of the workgroup (0, 0, 0) and of its neighbour on every axis."""
+        return (0, *(step for step, _ in self._axes()))
+
+    def workgroup_of(self, buffer: str, element: int) -> int | None:
+        """Return the workgroup that writes an element if the map is linear, or None if its neighbours did not run."""
+        start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
+        if strides is None or start is None or element < start[0]:
+            return None
+        return self._inverse(element - start[0], strides)[0]
+
+    def is_certain(self, buffer: str, element: int) -> bool:
+        """Return whether a correct kernel must write the element in the workgroup of the map.
+
+        All workgroups that ran, with ids up to that one on each axis, follow the map, and the element is as close to the first
+        element of its workgroup as the elements of the first workgroup are to each other.
+        """
+        start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
+        if strides is None or start is None or element < start[0]:
+            return False
+        workgroup, rest = self._inverse(element - start[0], strides)
+        return rest <= start[1] - start[0] and self._is_linear(buffer, start[0], strides, workgroup)
+
+    def _axes(self) -> list[tuple[int, int]]:
+        """Return the linear id of the neighbour and the number of workgroups of each axis with more than one."""
+        x, y, z = self.grid
+        return [(step, size) for step, size in ((1, x), (x, y), (x * y, z)) if size > 1]
+
+    def _strides(self, buffer: str) -> list[tuple[int, int, int]] | None:
+        """Return distance in elements, linear id and number of workgroups of each axis, the largest distance first."""
+        start, found = self.session.elements_of(0, buffer), []
+        for step, size in self._axes():
+            elements = self.session.elements_of(step, buffer)
+            if start is None or elements is None or elements[0] <= start[0]:
+                return None
+            found.append((elements[0] - start[0], step, size))
+        return sorted(found, reverse=True)
+
+    def _inverse(self, distance: int, strides: list[tuple[int, int, int]]) -> tuple[int, int]:
+        """Return the workgroup and the distance in elements from its first element."""
+        workgroup = 0
+        for stride, step, size in strides:
+            count = min(distance // stride, size - 1)
+            workgroup += count * step
+            distance -= count * stride
+        return workgroup, distance
+
+    def _is_linear(self, buffer: str, start: int, strides: list[tuple[int, int, int]], up_to: int) -> bool:
+        for workgroup in self.session.writes:
+            elements = self.session.elements_of(workgroup, buffer)
+            before = all(workgroup // step % size <= up_to // step % size for _, step, size in strides)
+            expected = start + sum(workgroup // step % size * stride for stride, step, size in strides)
+            if before and elements is not None and elements[0] != expected:
+                return False
+        return True
