@@ -55,6 +55,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
                 "kernel.params.cols=4096",
                 f"optimizer.max_iterations={ROUNDS}",
                 "+target.timing.error.ratio=[{coverage:0.95,factor:1.001}]",
+                "device.emulator.sample_seed=1",
             ]
             assert run_lab(words) == 0
     (run,) = (directory / "outputs").glob("*/*")
@@ -79,6 +80,16 @@ def test_every_proposal_is_printed_step_by_step(demo: Demo) -> None:
     assert len(verdicts) >= 5
     for word in ("guards", "compiled", "check", "verdict", "speed-up", "rolled back", "mlflow ui --backend-store-uri"):
         assert word in demo.printed
+
+
+def test_the_seeds_and_the_final_comparison_are_recorded(demo: Demo) -> None:
+    seeds, final = demo.summary["seeds"], demo.summary["final"]
+    journal = json.loads((demo.directory / "journal.jsonl").read_text().splitlines()[0])["begin"]
+
+    assert seeds == {"trials": journal["trial_seed"], "samples": journal["sample_seed"]}
+    assert seeds["samples"] == 1  # type: ignore[index]
+    assert final["confirmed"] is True  # type: ignore[index]
+    assert demo.summary["power"] is None  # emulated times do not vary
 
 
 def test_output_fits_the_terminal_except_paths_and_reasons(demo: Demo) -> None:

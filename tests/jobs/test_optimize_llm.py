@@ -27,6 +27,7 @@ TIME = "% less time"
 """In the reason of a measured source; tests of the closed loop check the numbers."""
 NARROW = "+target.timing.error.ratio=[{coverage:0.95,factor:1.001}]"
 """Error band of a timing model that hardly errs, so that small differences are accepted."""
+SEEDS = ("optimizer.verification.seed=20261121", "device.emulator.sample_seed=1")
 SMALL = {"softmax": ["kernel.params.rows=64"], "histogram": [], "gemm": []}
 EXPECTED = {
     "softmax": [
@@ -82,7 +83,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def optimize(workplace: Path, name: str, experiment: str, *words: str) -> Run:
     directory = workplace / name
-    given = [f"+experiment={experiment}_llm", *SMALL[experiment], NARROW, f"hydra.run.dir={directory}", "display=runtime", *words]
+    small = [*SMALL[experiment], NARROW, *SEEDS]
+    given = [f"+experiment={experiment}_llm", *small, f"hydra.run.dir={directory}", "display=runtime", *words]
     assert run_lab(given) == 0
     return Run(directory, f"sqlite:///{workplace}/mlflow.db")
 
@@ -108,7 +110,9 @@ def test_recorded_answers_get_their_expected_verdicts(experiment: str, request: 
     verdicts = request.getfixturevalue(experiment).verdicts
 
     assert [stage for stage, _ in verdicts] == [stage for stage, _ in EXPECTED[experiment]]
-    unexpected = [reason for (_, reason), (_, expected) in zip(verdicts, EXPECTED[experiment], strict=True) if expected not in reason]
+    unexpected = [
+        reason for (_, reason), (_, expected) in zip(verdicts, EXPECTED[experiment], strict=True) if expected not in reason
+    ]
     assert unexpected == []
 
 
