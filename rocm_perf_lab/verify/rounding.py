@@ -42,9 +42,14 @@ _DISCONTINUOUS = frozenset({
     "not_equal", "floor_divide", "remainder", "fmod", "mod", "argmax", "argmin", "argsort", "sort", "searchsorted", "digitize",
     "histogram", "bincount", "round", "around", "fix", "partition",
 })  # fmt: skip
-_ULPS = {"add": 1.0, "subtract": 1.0, "multiply": 1.0, "square": 1.0}
-_OTHER_ULPS = 2.0
-"""Division by a reciprocal (2.5 ulp in OpenCL), exp, log, sqrt, rsqrt (2 to 4 ulp)."""
+_ROUNDINGS = {
+    "add": 1.0, "subtract": 1.0, "multiply": 1.0, "square": 1.0, "divide": 2.0, "reciprocal": 2.0, "sqrt": 2.0, "exp": 2.5,
+    "exp2": 2.5, "log": 2.5, "log2": 2.5, "log10": 2.5,
+}  # fmt: skip
+"""Roundings of one operation; with :data:`~rocm_perf_lab.verify.tolerances.SAFETY`, 2.5 ulp of a division and 3 of `exp` as in
+the OpenCL C specification."""
+_OTHER_ROUNDINGS = 4.0
+"""Trigonometric and hyperbolic functions, powers: 5 ulp."""
 _MULTILINEAR = frozenset({"dot", "inner", "vdot", "tensordot", "outer", "convolve", "correlate", "kron"})
 _RELATIVE = frozenset({"norm", "trapezoid", "logaddexp", "average", "cov", "corrcoef", "nansum", "nanmean", "nanvar", "nanstd"})
 
@@ -72,6 +77,7 @@ class RoundingModel:
         groups: Number of groups of operations; operation `i` belongs to group `i % groups`.
         active: Group whose results are perturbed; -1 for none.
         sign: Factor of all errors, 1 or -1.
+        has_coarse_inputs: Inputs have at most 16 bits. Errors of additions of such terms may have equal signs.
         operations: Number of operations that can be perturbed.
         is_discontinuous: An operation such as a comparison or rounding was evaluated.
     """
@@ -81,6 +87,7 @@ class RoundingModel:
     groups: int = 1
     active: int = -1
     sign: float = 1.0
+    has_coarse_inputs: bool = False
     operations: int = 0
     is_discontinuous: bool = False
 
@@ -177,12 +184,12 @@ def _finished(model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequenc
     values = values.astype(np.float64, copy=False)
     if ufunc.__name__ in ("matmul", "vecdot", "matvec", "vecmat"):
         return _product(model, ufunc, plain)
-    scale = _reduction_scale(ufunc.__name__, method, plain, kwargs, values)
+    scale = _error_scale(model, ufunc.__name__, method, plain, kwargs, values)
     return model.wrap(model.perturb(values, scale))
 
 
-def _reduction_scale(
-    name: str, method: str, plain: Sequence[Any], kwargs: Any, values: NDArray[Any]
+def _error_scale(
+    model: RoundingModel, name: str, method: str, plain: Sequence[Any], kwargs: Any, values: NDArray[Any]
 ) -> Callable[[], NDArray[Any]]:
     """Return the function that computes the size of errors of an elementwise operation, reduction or scan."""
     source = np.asarray(plain[0], np.float64) if method in ("reduce", "accumulate") else values
@@ -198,7 +205,7 @@ def _reduction_scale(
         if source.size <= _PREFIX_ELEMENTS and source.size and (axis is None or np.ndim(axis) == 0):
             prefix = np.add.accumulate(source.reshape(-1) if axis is None else source, axis=axis or 0)
             size = np.maximum(size, np.abs(prefix).max(axis=axis or 0).reshape(size.shape))
-        return _sum_error(size, values, np.add.reduce(np.square(source), **kept), terms)
+        return _sum_error(model, size, values, np.add.reduce(np.square(source), **kept), terms)
 
     def scanned() -> NDArray[Any]:
         position = np.arange(1, source.shape[axis] + 1).reshape(
@@ -207,14 +214,14 @@ def _reduction_scale(
         if name != "add":
             return values * np.sqrt(position)
         top = np.maximum.accumulate(np.abs(values), axis=axis)
-        return _sum_error(top, values, np.add.accumulate(np.square(source), axis=axis), position)
+        return _sum_error(model, top, values, np.add.accumulate(np.square(source), axis=axis), position)
 
     if method == "reduce":
         return reduced
     if method == "accumulate":
         return scanned
-    ulps = _ULPS.get(name, _OTHER_ULPS)
-    return lambda: values * ulps
+    roundings = _ROUNDINGS.get(name, _OTHER_ROUNDINGS)
+    return lambda: values * roundings
 
 
 def _product(model: RoundingModel, function: Callable[..., Any], args: Sequence[Any]) -> Any:
@@ -225,17 +232,23 @@ def _product(model: RoundingModel, function: Callable[..., Any], args: Sequence[
     def scale() -> NDArray[Any]:
         is_array = [isinstance(value, np.ndarray) for value in plain]
         squares = function(*(np.square(v) if array else v for v, array in zip(plain, is_array, strict=True)))
-        ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
-        terms = float(np.max(ones)) if np.size(ones) else 1.0
-        return _sum_error(np.abs(values), values, np.abs(squares), terms)
+        if function is np.matmul:
+            terms = float(plain[0].shape[-1])
+        else:
+            ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
+            terms = float(np.max(ones)) if np.size(ones) else 1.0
+        return _sum_error(model, np.abs(values), values, np.abs(squares), terms)
 
     return model.wrap(model.perturb(values, scale))
 
 
-def _sum_error(largest: NDArray[Any], total: NDArray[Any], squares: NDArray[Any], terms: Any) -> NDArray[Any]:
+def _sum_error(
+    model: RoundingModel, largest: NDArray[Any], total: NDArray[Any], squares: NDArray[Any], terms: Any
+) -> NDArray[Any]:
     """Return the error of sums in roundings.
 
     Args:
+        model: Model with the precision of the inputs.
         largest: Largest partial sum in one order.
         total: Sums.
         squares: Sums of squared terms; partial sums of terms with random signs are of the size of their root.
@@ -243,10 +256,12 @@ def _sum_error(largest: NDArray[Any], total: NDArray[Any], squares: NDArray[Any]
     """
     count = np.asarray(terms, np.float64)
     size = np.sqrt(np.square(largest) + np.where(count > 1, _SPREAD**2 * squares, 0.0))
-    # Additions of equal terms have equal errors, which do not cancel: at most n / 2 roundings in one chain.
+    # Additions of equal or of coarse terms have errors of equal sign: at most n / 2 roundings in one chain.
     are_equal = np.abs(count * squares - np.square(total)) <= _EQUAL * np.square(total)
     of_equal = np.minimum(count, _CHAIN_OF_EQUAL) * _EQUAL_GROWTH
-    result: NDArray[Any] = size * np.where(are_equal, np.maximum(growth(count), of_equal), growth(count))
+    result: NDArray[Any] = size * np.where(
+        are_equal | model.has_coarse_inputs, np.maximum(growth(count), of_equal), growth(count)
+    )
     return result
 
 

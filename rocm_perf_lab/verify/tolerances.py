@@ -6,7 +6,7 @@ The bound of element `i` is
 
 - `scale_i = C * u * sqrt(sum_k e_ik^2)`: rounding errors of a right evaluation in f32 (f64 if the buffers are f64), with
   `u = 2^-24` and `C = 2.5`. `e_ik` is the change of the element when the operations of group `k` of the reference are
-  perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two for other functions,
+  perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two to four for other functions,
   `growth(n)` roundings of the largest partial sum for a sum of `n` terms. One group contains the inputs, so that rearranged
   formulas are allowed as far as the result depends on its inputs.
 - `step_i`: one unit in the last place of outputs with at most 16 bits.
@@ -304,7 +304,9 @@ class _Changes:
 
 
 def _model(launch: Launch, **changes: Any) -> RoundingModel:
-    return RoundingModel(SAFETY * UNIT_ROUNDOFF, _SEED, **changes)
+    inputs = [a.data for a in launch.arguments if isinstance(a, BufferValue) and a.is_set and _is_float(a.data)]
+    coarse = any(data.dtype.itemsize <= 2 for data in inputs)
+    return RoundingModel(SAFETY * UNIT_ROUNDOFF, _SEED, has_coarse_inputs=coarse, **changes)
 
 
 def _perturbations(launch: Launch, first: RoundingModel, *, both_signs: bool) -> list[RoundingModel]:

@@ -15,6 +15,7 @@ from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
 from rocm_perf_lab.verify.tolerances import observed_bounds, output_bounds, shared_factors
 from tests.builders.descriptions import describe, launch_of
+from tests.verify.further_rewrites import FURTHER_COMPUTATIONS
 from tests.verify.rewrites import COMPUTATIONS, Computation
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
     Recorded = tuple[str, dict[str, NDArray[Any]], Mapping[str, NDArray[Any]], Mapping[str, OutputBound]]
 
-RIGHT = [(name, rewrite) for name, computation in COMPUTATIONS.items() for rewrite in computation.right]
-WRONG = [(name, rewrite) for name, computation in COMPUTATIONS.items() for rewrite in computation.wrong]
+ALL = {**COMPUTATIONS, **FURTHER_COMPUTATIONS}
+RIGHT = [(name, rewrite) for name, computation in ALL.items() for rewrite in computation.right]
+WRONG = [(name, rewrite) for name, computation in ALL.items() for rewrite in computation.wrong]
 
 
 def drawn(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -75,7 +77,7 @@ def trial(computation: Computation, shapes: Mapping[str, tuple[int, ...]], kind:
 @cache
 def recorded(name: str) -> tuple[list[Recorded], Mapping[str, float]]:
     """Return the trials of a computation with the bounds that its baseline gives."""
-    computation = COMPUTATIONS[name]
+    computation = ALL[name]
     trials: list[Recorded] = []
     for kind in computation.kinds:
         for shapes in computation.shapes:
@@ -105,9 +107,9 @@ def failures(name: str, rewrite: Any) -> list[str]:
 
 @pytest.mark.parametrize(("name", "rewrite"), RIGHT, ids=[" ".join(r) for r in RIGHT])
 def test_a_right_rewrite_is_within_the_bound_in_every_trial(name: str, rewrite: str) -> None:
-    assert failures(name, COMPUTATIONS[name].right[rewrite]) == []
+    assert failures(name, ALL[name].right[rewrite]) == []
 
 
 @pytest.mark.parametrize(("name", "rewrite"), WRONG, ids=[" ".join(w) for w in WRONG])
 def test_a_wrong_rewrite_exceeds_the_bound_in_a_trial(name: str, rewrite: str) -> None:
-    assert failures(name, COMPUTATIONS[name].wrong[rewrite])
+    assert failures(name, ALL[name].wrong[rewrite])
