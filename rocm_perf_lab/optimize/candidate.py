@@ -11,6 +11,7 @@ from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.optimize.guards import check_before_compilation, rejections_of
 from rocm_perf_lab.optimize.inspection import inspected_candidate
 from rocm_perf_lab.optimize.source_tree import SourceUnit
+from rocm_perf_lab.verify.address_trials import AddressTrials
 from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.policy import TrialPolicy
@@ -84,7 +85,9 @@ class CandidateChecker:
         self._run_limits = run_limits
         self._baseline = self._inspected(description.source_path)
         chosen = [EmulatorRunner(target)] if runners is None else runners
-        self.correctness = CorrectnessChecker(description, self._compile, chosen, policy or TrialPolicy())
+        on_emulator = any(isinstance(runner, EmulatorRunner) for runner in chosen)
+        addresses = AddressTrials(description, target, self._compile, self._compile_checked) if on_emulator else None
+        self.correctness = CorrectnessChecker(description, self._compile, chosen, policy or TrialPolicy(), addresses=addresses)
         self.correctness.record_baseline(description.source_path)
 
     def check(self, source: Path) -> CandidateResult:
@@ -131,6 +134,17 @@ class CandidateChecker:
             compiler=lambda: self._compiler,
             optimisation=self._optimisation,
             sandbox=self._sandbox_of(source),
+        )
+
+    def _compile_checked(self, description: KernelDescription, source: Path) -> BuildResult:
+        """Compile a source so that misaligned accesses trap."""
+        return compile_description(
+            description,
+            source,
+            architecture=self._target.architecture,
+            compiler=lambda: self._compiler,
+            sandbox=self._sandbox_of(source),
+            alignment_checks=True,
         )
 
     def _sandbox_of(self, source: Path) -> Sandbox | None:

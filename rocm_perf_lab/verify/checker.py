@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.address_trials import AddressTrials
+    from rocm_perf_lab.verify.alignment import AlignmentAssumption
     from rocm_perf_lab.verify.trial_runs import TrialRunner
 
     Compile = Callable[[KernelDescription, Path], BuildResult]
@@ -49,12 +51,16 @@ class CorrectnessResult:
         gate: Message of a fault or of a memory check, or None.
         trials: Names of the trials.
         failed: Trial that exposed a defect, or None.
+        assumptions: Alignment of buffers that a correct rewrite needs beyond that of their elements.
+        notes: Checks that were not possible.
     """
 
     verification: VerificationResult
     gate: str | None = None
     trials: tuple[str, ...] = ()
     failed: Trial | None = None
+    assumptions: tuple[AlignmentAssumption, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -72,6 +78,7 @@ class CorrectnessChecker:
         runners: Runners of trials, in order; the first one also records the unmodified kernel.
         policy: Allowed differences and the seed; without a seed, a secret one is drawn.
         notes: Trials that the unmodified kernel does not support.
+        addresses: Trials of alignment and of large buffers on the emulator; None leaves them out.
     """
 
     description: KernelDescription
@@ -79,6 +86,7 @@ class CorrectnessChecker:
     runners: Sequence[TrialRunner]
     policy: TrialPolicy = field(default_factory=TrialPolicy)
     notes: list[str] = field(default_factory=list)
+    addresses: AddressTrials | None = None
     _baseline: list[BaselineTrial] = field(default_factory=list)
     _plan: TrialPlan | None = None
 
@@ -100,6 +108,8 @@ class CorrectnessChecker:
         self._baseline = self._plan.run()
         self.notes += self._plan.notes
         self._require_meaningful_tolerance()
+        if self.addresses is not None:
+            self.notes += self.addresses.record_baseline(source, self._baseline, self.policy)
         for runner in self.runners:
             runner.release()
 
@@ -114,7 +124,11 @@ class CorrectnessChecker:
                     runner.release()
                     return failed
             runner.release()
-        return CorrectnessResult(VerificationResult(tuple(checks)), None, self.trials)
+        compared = VerificationResult(tuple(checks))
+        placed = self.addresses.check(source) if self.addresses is not None else None
+        if placed is None:
+            return CorrectnessResult(compared, None, self.trials)
+        return CorrectnessResult(compared, placed.reason, self.trials, assumptions=placed.assumptions, notes=placed.notes)
 
     def baseline_trials(self) -> tuple[BaselineTrial, ...]:
         """Return the results of the unmodified kernel."""

@@ -118,7 +118,7 @@ class LargeTrials:
     def record_baseline(self, source: Path) -> tuple[str, ...]:
         """Run the unmodified kernel; return notes on shapes that it does not decide."""
         self._baseline = source
-        notes = []
+        undecided: dict[str, list[str]] = {}
         for shape in large_shapes(self.description, self.growing):
             if not self._is_wanted(shape):
                 continue
@@ -126,8 +126,8 @@ class LargeTrials:
             try:
                 self._recorded.append(self._record(shape, name, source))
             except LabError as error:
-                notes.append(f"not decided: {name}: the unmodified kernel: {error.what}")
-        return tuple(notes)
+                undecided.setdefault(_kind_of(error), []).append(f"{name}: {error.what}")
+        return tuple(f"not decided for {len(found)} large shapes, such as the {found[0]}" for found in undecided.values())
 
     def check(self, source: Path) -> LargeResult:
         """Run the workgroups of a rewrite and compare what it writes."""
@@ -361,6 +361,10 @@ class _Difference:
 
     def __str__(self) -> str:
         return f"{self.label}: {float(self.got):.9g} instead of {float(self.want):.9g}"
+
+
+def _kind_of(error: LabError) -> str:
+    return error.what if isinstance(error, NotDecided) else type(error).__name__
 
 
 def _is_at_the_end(session: SparseSession, workgroup: int, name: str, buffer: SparseBuffer) -> bool:

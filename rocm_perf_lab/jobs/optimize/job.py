@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -31,6 +32,7 @@ from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.verify.address_trials import AddressTrials
 from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.trials import reseeded
 
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.transforms.base import Transform
+    from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.tracking.run import RunTracker
 
@@ -186,11 +190,19 @@ def _make_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
 def _checker(lab: Lab, bench: Workbench, sandbox: Sandbox) -> CorrectnessChecker:
     """Create the checker and record the unmodified kernel: on the emulator, and also on the device if it is a GPU."""
     settings, baseline = lab.config.optimizer, lab.config.kernel.source_path
+
+    def compiled(description: KernelDescription, source: Path, *, alignment_checks: bool = False) -> BuildResult:
+        limited = None if source == baseline else sandbox
+        return bench.build(description, source, sandbox=limited, alignment_checks=alignment_checks)
+
+    checked = partial(compiled, alignment_checks=True)
+    emulated = settings.gate == "emulator"
     checker = CorrectnessChecker(
         lab.config.kernel,
-        lambda description, source: bench.build(description, source, sandbox=None if source == baseline else sandbox),
+        compiled,
         trial_runners(lab.config, lab.device),
         settings.verification,
+        addresses=AddressTrials(lab.config.kernel, lab.config.target, compiled, checked) if emulated else None,
     )
     with lab.console.status("running the baseline with other inputs and shapes"):
         checker.record_baseline(baseline)

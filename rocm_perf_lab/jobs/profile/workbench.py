@@ -141,9 +141,17 @@ class Workbench:
         return CompiledKernel(build, kernel, launch_occupancy(target, asked))
 
     def build(
-        self, description: KernelDescription, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False
+        self,
+        description: KernelDescription,
+        source: Path,
+        *,
+        sandbox: Sandbox | None = None,
+        fresh: bool = False,
+        alignment_checks: bool = False,
     ) -> BuildResult:
         """Compile a source with a description whose params may differ from the configured ones.
+
+        With `alignment_checks`, accesses trap if they are not aligned as the source assumes.
 
         Raises:
             CompileError: The source does not compile.
@@ -157,6 +165,7 @@ class Workbench:
             optimisation=self._config.toolchain.optimisation,
             sandbox=sandbox,
             fresh=fresh,
+            alignment_checks=alignment_checks,
         )
 
     def inspect(self, compiled: CompiledKernel, source: Path, *, sandbox: Sandbox | None = None) -> Inspection:

@@ -1,0 +1,99 @@
+"""Trials of addresses: alignment that a rewrite assumes, and indices and byte offsets of large buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.verify.alignment import AlignmentTrials
+from rocm_perf_lab.verify.execution import TrialExecutor
+from rocm_perf_lab.verify.large_trials import LargeTrials
+from rocm_perf_lab.verify.shapes import size_names
+from rocm_perf_lab.verify.trial_runs import EmulatorRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.alignment import AlignmentAssumption
+    from rocm_perf_lab.verify.comparison import BaselineTrial
+    from rocm_perf_lab.verify.policy import TrialPolicy
+
+    Compile = Callable[[KernelDescription, Path], BuildResult]
+
+
+@dataclass(frozen=True)
+class AddressResult:
+    """Result of a rewrite: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
+
+    reason: str | None = None
+    assumptions: tuple[AlignmentAssumption, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class AddressTrials:
+    """Trials of addresses on the emulator, in addition to those of shapes and inputs.
+
+    Args:
+        description: Kernel.
+        target: GPU.
+        compile_source: Compiles a source for a description.
+        compile_checked: Compiles a source so that misaligned accesses trap; only used for languages with C++ sources.
+    """
+
+    def __init__(self, description: KernelDescription, target: Target, compile_source: Compile, compile_checked: Compile) -> None:
+        self._description = description
+        self._target = target
+        self._compile = compile_source
+        self._checked = compile_checked
+        self._large: LargeTrials | None = None
+        self._alignment: AlignmentTrials | None = None
+
+    def record_baseline(self, source: Path, trials: Sequence[BaselineTrial], policy: TrialPolicy) -> tuple[str, ...]:
+        """Run the unmodified kernel, and return notes on what it does not support.
+
+        Args:
+            source: The unmodified source.
+            trials: Trials that it supports.
+            policy: Allowed differences, with a seed.
+        """
+        self.close()
+        self._large = LargeTrials(self._description, self._compile, self._target, policy.seed or 0, self._growing(trials))
+        notes = self._large.record_baseline(source)
+        if find_language(self._description.language).rewritable:
+            executor = TrialExecutor(self._description, self._checked)
+            self._alignment = AlignmentTrials(executor, EmulatorRunner(self._target), policy, trials)
+            notes += self._alignment.record_baseline(source)
+        return notes
+
+    def check(self, source: Path) -> AddressResult:
+        """Run the trials of a rewrite until one fails."""
+        notes: tuple[str, ...] = ()
+        assumptions: tuple[AlignmentAssumption, ...] = ()
+        if self._large is not None:
+            large = self._large.check(source)
+            notes += large.notes
+            if large.reason is not None:
+                return AddressResult(large.reason, notes=notes)
+        if self._alignment is not None:
+            alignment = self._alignment.check(source)
+            notes, assumptions = notes + alignment.notes, alignment.assumptions
+            if alignment.reason is not None:
+                return AddressResult(alignment.reason, notes=notes)
+        return AddressResult(None, assumptions, notes)
+
+    def close(self) -> None:
+        """Give reserved addresses back."""
+        if self._large is not None:
+            self._large.close()
+
+    def _growing(self, trials: Sequence[BaselineTrial]) -> frozenset[str]:
+        """Return the sizes that the unmodified kernel supports above the described values."""
+        given = self._description.params
+        return frozenset(
+            name for name in size_names(self._description) if any(int(t.trial.params[name]) > int(given[name]) for t in trials)
+        )
