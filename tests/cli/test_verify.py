@@ -75,6 +75,7 @@ def test_each_candidate_gets_one_line_in_the_order_of_the_options(place: VerifyP
     assert documents[2]["evidence"]["source_line"] == 5
     assert documents[2]["reason"].startswith("syntax.hip:5:")
     assert "printf" in documents[3]["evidence"]["guards"][0]["detail"]
+    assert documents[3]["evidence"]["source_line"] == 5
 
 
 def test_a_wrong_candidate_is_explained_and_its_seed_replays_the_verdict(place: VerifyPlace) -> None:

@@ -38,9 +38,9 @@ def evidence_of(result: CandidateResult, *, seed: int, file_name: str) -> Verify
 
 
 def source_line(reason: str, file_name: str) -> int | None:
-    """Return the first line of a file that a reason names."""
-    found = re.search(rf"(?<![\w/.-]){re.escape(file_name)}:(\d+)", reason)
-    return int(found[1]) if found is not None else None
+    """Return the first line of a file that a reason names; guards write `(line 5)` or `line 5 is new`."""
+    found = re.search(rf"(?<![\w/.-]){re.escape(file_name)}:(\d+)|\bline (\d+)", reason)
+    return int(found[1] or found[2]) if found is not None else None
 
 
 def renamed(reason: str, file_name: str, candidate: str) -> str:
