@@ -20,6 +20,7 @@ from rocm_perf_lab.verify.shapes import (
     Cost,
     Shape,
     ShapePlan,
+    SizeRule,
     Sizes,
     constants_of,
     declared_sizes,
@@ -43,6 +44,7 @@ _BASES = (64, 128, 256)
 _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _PROBE = 48
 _MOST_ELEMENTS = 1 << 18
+_MOST_PROBED = 1 << 19
 _SHARE = 16
 """One shape next to a number in a rewrite may use this fraction of the instructions of all trials."""
 _SMALL_SHARE = 64
@@ -59,6 +61,8 @@ _TIMES_OF_BASE = 2
 _LEAST_SHAPES = 100
 _RANDOM = InputKind("random")
 _MEASURED_SIZES = 3
+_MOST_REVEALING = ("special", "large", "zeros")
+"""Distributions that are tried if few trials are affordable."""
 _TIMES_OF_LARGE = 2
 """One large shape may use this multiple of the instructions of all trials."""
 
@@ -163,6 +167,9 @@ class TrialPlan:
         """Record a trial; None if the kernel does not support it, or if it exceeds a budget."""
         if workgroups(self._description, trial.params) <= 0:
             return None  # a host launches no empty grid
+        if self.most_trials is not None and len(self.recorder.recorded) >= self.most_trials:
+            self._left_out += 1
+            return None
         key = self.recorder.executor.build_key(trial)
         if key not in self._builds and len(self._builds) >= self._policy.builds and trial.shape != "declared":
             self._left_out += 1
@@ -197,29 +204,48 @@ class TrialPlan:
                 break
         rules = {}
         for name, rule in sizes.rules.items():
-            unit = next(
-                (u for u in _UNITS if u >= rule.unit and u % rule.unit == 0 and self._has_unit(sizes, values, name, u)), 0
-            )
-            if unit:
-                rules[name] = replace(rule, unit=unit)
-            else:
+            found = self._supported(sizes, values, name)
+            if found is None:
                 self.notes.append(f"{name} is not varied: the unmodified kernel supports no other value of it")
-            if unit > rule.unit:
-                self.notes.append(f"{name}: only multiples of {unit}, as the unmodified kernel fails with others")
+                continue
+            rules[name] = found
+            if found.unit > rule.unit:
+                self.notes.append(f"{name}: only multiples of {found.unit}, as the unmodified kernel fails with others")
+            if found.most != rule.most:
+                self.notes.append(f"{name}: at most {found.most}, as the unmodified kernel fails with larger values")
         self._sizes = Sizes(rules, {n: leader for n, leader in sizes.tied.items() if leader in rules})
-        fixed = {n: v for n, v in values.items() if n not in rules}
-        if any(given[n] != v for n, v in fixed.items()):
+        if any(given[n] != v for n, v in values.items() if n not in rules):
             self._base = own
 
-    def _has_unit(self, sizes: Sizes, values: Mapping[str, int], name: str, unit: int) -> bool:
-        """Return whether the kernel supports two odd multiples of a unit."""
-        middle = max(_PROBE // unit, 1) | 1
-        for number in (middle, middle + 2):
-            value = sizes.rules[name].nearest(unit * number)
-            params = sizes.params(self._description.params, {**values, name: value})
-            if self._attempt(self._trial(Shape(params, "residues")), "") is None:
-                return False
-        return True
+    def _supported(self, sizes: Sizes, values: Mapping[str, int], name: str) -> SizeRule | None:
+        """Return the values of one size that the kernel supports while the others have given values, or None."""
+        rule, given = sizes.rules[name], int(self._description.params[name])
+        for middle in (_PROBE, given):
+            for unit in (u for u in _UNITS if u % rule.unit == 0) if rule.unit <= max(_UNITS) else (rule.unit,):
+                numbers = [
+                    rule.nearest(unit * (max(middle // unit, 1) | 1)),
+                    rule.nearest(unit * ((max(middle // unit, 1) | 1) + 2)),
+                ]
+                if all(self._supports(sizes, {**values, name: number}) for number in numbers):
+                    least = rule.least if middle == _PROBE else max(rule.least, min(numbers[0], given))
+                    return self._with_most(sizes, values, name, replace(rule, unit=unit, least=least))
+        return None
+
+    def _with_most(self, sizes: Sizes, values: Mapping[str, int], name: str, rule: SizeRule) -> SizeRule:
+        """Return a rule with the largest value, if the kernel does not support twice the described one."""
+        given = int(self._description.params[name])
+        twice = {**values, name: rule.nearest(2 * given + 1)}
+        if rule.most is not None or elements(self._description, sizes.params(self._description.params, twice)) > _MOST_PROBED:
+            return rule
+        if self._supports(sizes, twice):
+            return rule
+        ends = sorted({t for t in tiles_of(self._description) if given < t < 2 * given}, reverse=True)
+        most = next((end for end in ends if self._supports(sizes, {**values, name: rule.nearest(end)})), given)
+        return replace(rule, most=most)
+
+    def _supports(self, sizes: Sizes, values: Mapping[str, int]) -> bool:
+        shape = Shape(sizes.params(self._description.params, values), "residues")
+        return self._attempt(self._trial(shape), "") is not None
 
     def _find_cost(self) -> None:
         """Measure the instructions at the corners of small and larger sizes, to leave out shapes that are too expensive."""
@@ -228,7 +254,7 @@ class TrialPlan:
         high = {n: int(params[n]) for n in self._sizes.rules}
         names = sorted(high, key=lambda n: -int(self._description.params[n]))[:_MEASURED_SIZES]
         low = {n: self._sizes.rules[n].nearest(1) for n in names}
-        names = [n for n in names if low[n] < high[n]]
+        names = [n for n in names if low[n] < high[n]] if self.most_trials is None else []
         corners: dict[frozenset[str], int] = {}
         for large in (frozenset(c) for count in range(len(names) + 1) for c in combinations(names, count)):
             values = {**high, **{n: low[n] for n in names if n not in large}}
@@ -240,7 +266,10 @@ class TrialPlan:
     def _find_inputs(self) -> None:
         """Find the distributions that the kernel supports, with a small shape."""
         self._special = self._special_shapes()
-        for family in possible_inputs(self._description):
+        families = possible_inputs(self._description)
+        if self.most_trials is not None:
+            families = tuple(family for family in families if family[0].inputs in _MOST_REVEALING)
+        for family in families:
             for number, kind in enumerate(family):
                 subject = str(family[0]) if number == len(family) - 1 else ""
                 if self._attempt(self._trial(self._special[0], kind), subject) is not None:
@@ -300,9 +329,6 @@ class TrialPlan:
     def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
         """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""
         for number, shape in enumerate(shapes):
-            if self.most_trials is not None and len(self.recorder.recorded) >= self.most_trials:
-                self._left_out += 1
-                continue
             if limit is not None and sum(b.instructions for b in self.recorder.recorded) > limit:
                 self._left_out += 1
                 continue

@@ -135,7 +135,7 @@ class EmulatorRunner:
 class DeviceRunner:
     """Runs trials on the measuring device, with a canary after every buffer to detect writes past its end."""
 
-    most_trials: int | None = 24
+    most_trials: int | None = 32
 
     def __init__(self, device: Device) -> None:
         self._device = device
