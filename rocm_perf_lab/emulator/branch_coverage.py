@@ -72,7 +72,7 @@ def branch_coverage(code: str, program: Program, words: NDArray[np.uint64], exec
 
 def merged_words(per_thread: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the words of all threads, (n_threads, n_probes, PROBE_WORDS), as (n_probes, PROBE_WORDS)."""
-    merged = per_thread[0].copy()
+    merged: NDArray[np.uint64] = per_thread[0].copy()
     for words in per_thread[1:]:
         ran = words[:, 0] != 0
         merged[ran, 1:] = words[ran, 1:]

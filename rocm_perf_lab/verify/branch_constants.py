@@ -86,7 +86,8 @@ def _of_instruction(instruction: Instruction) -> list[int | float]:
     """Return constants as the instruction reads them, and the literals of moves as integers and as floats."""
     found: list[int | float] = []
     if instruction.encoding == "SOPK" and instruction.mnemonic.startswith("S_CMPK"):
-        found.append(instruction.fields["simm16"] & 0xFFFF)
+        word = instruction.fields["simm16"] & 0xFFFF
+        found.append(abs(word - ((word >> 15) << 16)) if instruction.mnemonic.endswith("I32") else word)
     for name in _SOURCES:
         operand, kind = instruction.fields.get(name), instruction.operands.get(name)
         if operand is None or kind is None or not (128 <= operand <= 248 or operand == LITERAL):
@@ -104,7 +105,7 @@ def _of_operand(instruction: Instruction, operand: int, kind: OperandType) -> li
             return _floats(wide, bits)
         return [
             raw if raw < 1 << 31 else (1 << 32) - raw,
-            *(_floats(raw, 32) if instruction.mnemonic.startswith(("S_MOV", "V_MOV")) else ()),
+            *(_floats(raw, 32) if instruction.mnemonic.startswith(("S_MOV", "V_MOV", *_COMPARISONS)) else ()),
         ]
     value = inline_constant(operand, kind)
     if value is None:

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, product, zip_longest
+from itertools import chain, islice, pairwise, permutations, product, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.emulator.probes import Outcome
 from rocm_perf_lab.verify.branch_constants import Constants, find_constants
+from rocm_perf_lab.verify.branch_solving import ComparisonSolver
 from rocm_perf_lab.verify.branches import open_conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
+    from rocm_perf_lab.emulator.program import BasicBlock
 
 _ROUND = 12
 """Points that are tried before the proposals are renewed."""
 _MOST_CONSTANTS = 24
 _MOST_PAIRED = 10
 _MOST_EXTENDED = 4
-_MOST_DIVISORS = 6
+_MOST_BASES = 1
+_FLOAT_WEIGHT = 3
+_MOST_CROSSED = 16
 _MOST_FACTORS = 3
 _LARGEST_FACTOR = 1024
 _SPARSE = 61
@@ -74,6 +78,18 @@ class SearchSpace:
     seed: int
 
 
+def add_witnesses(
+    witnesses: dict[tuple[int, Outcome], Mapping[str, int]], covered: BranchCoverage, sizes: Mapping[str, int]
+) -> None:
+    """Add the sizes of a trial for the outcomes and blocks that have none yet."""
+    for address, outcome in covered.outcomes.items():
+        for bit in (Outcome.TRUE, Outcome.FALSE):
+            if outcome & bit and (address, bit) not in witnesses:
+                witnesses[address, bit] = sizes
+    for address in covered.executed:
+        witnesses.setdefault((address, Outcome.NONE), sizes)
+
+
 @dataclass
 class BranchSearch:
     """Proposes points, and learns from the coverage that they reached.
@@ -82,17 +98,20 @@ class BranchSearch:
         space: What may be changed.
         coverage: Coverage of the trials so far.
         recorded: Sizes of the trial in which the operands of comparisons in `coverage` were recorded.
+        witnesses: Sizes of the first trials that observed an outcome, by address; by the address of a block and no outcome, of
+            those that executed it.
     """
 
     space: SearchSpace
     coverage: BranchCoverage
     recorded: Mapping[str, int]
+    witnesses: dict[tuple[int, Outcome], Mapping[str, int]] = field(default_factory=dict)
     _tried: set[SearchPoint] = field(default_factory=set)
     _useful: list[SearchPoint] = field(default_factory=list)
-    _places: dict[int, tuple[tuple[int, int], Mapping[str, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._remember(self.coverage, self.recorded)
+        self._solver = ComparisonSolver(tuple(self.space.given))
+        self._remember(self.coverage, self.recorded, {})
 
     @property
     def is_finished(self) -> bool:
@@ -130,25 +149,28 @@ class BranchSearch:
             covered: Coverage of the launch.
             counts: The trial was compared with the unmodified kernel, so its branches are covered.
         """
-        self._remember(covered, {**self.space.given, **dict(point.params)})
+        self._remember(covered, {**self.space.given, **dict(point.params)}, dict(point.scalars))
         if self.gains(covered):
             self._useful.append(point)
         if counts:
             self.coverage = self.coverage.merged(covered)
 
-    def _remember(self, covered: BranchCoverage, params: Mapping[str, int]) -> None:
-        self._places.update({address: (operands, dict(params)) for address, operands in covered.operands.items()})
+    def _remember(self, covered: BranchCoverage, sizes: Mapping[str, int], scalars: Mapping[str, int | float]) -> None:
+        for address, operands in covered.operands.items():
+            self._solver.observe(address, operands, sizes, {**self.space.scalars, **scalars})
+        add_witnesses(self.witnesses, covered, sizes)
 
     def _proposals(self, number: int) -> Iterator[SearchPoint]:
         """Yield untried points, from all sources in turn."""
         constants = find_constants(self.coverage.program, open_conditions(self.coverage), self.space.source)
         solved = chain(self._solved_scalars(), self._shaped(self._solved()))
-        sources = [self._shaped(shapes) for shapes in self._constant_shapes(constants)] if self.space.given else []
-        if self.space.has_values:
-            sources += [self._planted(constants), self._patterns(constants, number)]
-        sources += [self._scalars(constants), self._extended(constants), self._mutated(constants, number)]
+        shapes = (self._crossed(), *self._constant_shapes(constants)) if self.space.given else ()
+        sources = [self._shaped(shape) for shape in shapes]
+        values = [self._planted(constants), self._patterns(constants, number)] if self.space.has_values else []
+        values.append(self._scalars(constants))
+        sources += [*values * self._weight_of_values(), self._extended(constants), self._mutated(constants, number)]
         seen: set[SearchPoint] = set()
-        for point in chain(islice(solved, _ROUND // 2), chain.from_iterable(zip_longest(solved, *sources))):
+        for point in chain(islice(solved, _ROUND // 3), chain.from_iterable(zip_longest(solved, *sources))):
             if point is not None and point not in self._tried and point not in seen:
                 seen.add(point)
                 yield point
@@ -163,33 +185,18 @@ class BranchSearch:
                 if valid is not None:
                     yield SearchPoint(tuple(sorted(valid.items())))
 
-    def _with(self, **sizes: int) -> Iterator[Mapping[str, int]]:
-        """Yield a shape with the other sizes small, then with those described."""
-        yield {**self.space.small, **sizes}
-        yield {**self.space.given, **sizes}
-
     # shapes from operands of comparisons
 
     def _solved(self) -> Iterator[Mapping[str, int]]:
-        """Yield shapes for which a comparison that lacks an outcome should turn out differently."""
-        for address in self._undecided_comparisons():
-            operands, params = self._places[address]
-            first, second = (_signed(operand) for operand in operands)
-            for now, wanted in ((first, second), (second, first)):
-                for target in (wanted, wanted + 1, wanted - 1):
-                    yield from self._reaching(now, target, params)
+        """Yield shapes for which a comparison that lacks an outcome should turn out differently, from all of them in turn."""
+        columns = [self._solver.shapes(address) for address in self._undecided_comparisons()]
+        yield from (shape for shape in chain.from_iterable(zip_longest(*columns)) if shape is not None)
 
     def _solved_scalars(self) -> Iterator[SearchPoint]:
         """Yield the values of scalars for which a comparison of one with another number should turn out differently."""
         for address in self._undecided_comparisons():
-            operands, params = self._places[address]
-            first, second = (_signed(operand) for operand in operands)
-            shape = tuple(sorted((name, params[name]) for name in self.space.given))
-            for now, wanted in ((first, second), (second, first)):
-                for name, given in self.space.scalars.items():
-                    if isinstance(given, int) and given == now:
-                        for target in (wanted, wanted + 1, wanted - 1):
-                            yield SearchPoint(shape, scalars=((name, target),))
+            for sizes, name, value in self._solver.scalars(address):
+                yield SearchPoint(tuple(sorted(sizes.items())), scalars=((name, value),))
 
     def _undecided_comparisons(self) -> list[int]:
         """Return the scalar comparisons of executed code with one outcome so far, those next to open conditions first."""
@@ -197,29 +204,36 @@ class BranchSearch:
         first: list[int] = []
         others: list[int] = []
         for block in self.coverage.program.blocks:
-            addresses = [i.address for i in block.instructions]
-            undecided = [
-                a for a in addresses if a in self._places and self.coverage.outcomes.get(a, Outcome.NONE) is not Outcome.BOTH
-            ]
-            (first if near.intersection(addresses) else others).extend(undecided)
+            addresses = [i.address for i in block.instructions if self._solver.is_known(i.address)]
+            undecided = [a for a in addresses if self.coverage.outcomes.get(a, Outcome.NONE) is not Outcome.BOTH]
+            (first if any(i.address in near for i in block.instructions) else others).extend(undecided)
         return first + others
 
-    def _reaching(self, now: int, target: int, params: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
-        """Yield shapes in which an operand that is `now` would become `target`, if it is proportional to one or two sizes."""
-        if now <= 0 or target <= 0:
-            return
-        names = list(self.space.given)
-        for name in sorted(names, key=lambda n: params[n] != now):
-            value = params[name]
-            if value == now:
-                yield from self._with(**{name: target})
-            yield {**params, name: target * value // now}
-            yield {**params, name: -(-target * value // now)}
-        for one, other in ((a, b) for a in names for b in names if a != b):
-            if params[one] * params[other] == now:
-                for divisor in islice((d for d in range(1, math.isqrt(target) + 1) if target % d == 0), _MOST_DIVISORS):
-                    yield {**params, one: target // divisor, other: divisor}
-                    yield {**params, one: divisor, other: target // divisor}
+    def _open_blocks(self) -> list[BasicBlock]:
+        """Return the blocks with a condition that lacks an outcome."""
+        near = {c.instruction.address for c in open_conditions(self.coverage)}
+        return [b for b in self.coverage.program.blocks if any(i.address in near for i in b.instructions)]
+
+    def _weight_of_values(self) -> int:
+        """Return how often values are proposed for each shape: more often if open conditions compare floating-point numbers."""
+        opened = (i.mnemonic for block in self._open_blocks() for i in block.instructions)
+        return _FLOAT_WEIGHT if any(name.startswith("V_CMP") and "_F" in name for name in opened) else 1
+
+    def _bases(self) -> list[tuple[tuple[str, int], ...]]:
+        """Return the sizes of the first trials that executed blocks with open conditions, then small sizes."""
+        reached = [self.witnesses.get((block.address, Outcome.NONE)) for block in self._open_blocks()]
+        shapes = [*[sizes for sizes in reached if sizes is not None][:_MOST_BASES], self.space.small]
+        return list(dict.fromkeys(tuple(sorted(shape.items())) for shape in shapes))
+
+    def _crossed(self) -> Iterator[Mapping[str, int]]:
+        """Yield sizes from two trials in which conditions of one block had different outcomes."""
+        for block in self._open_blocks():
+            keys = [(i.address, outcome) for i in block.instructions for outcome in (Outcome.TRUE, Outcome.FALSE)]
+            found = (self.witnesses[key] for key in reversed(keys) if key in self.witnesses)
+            shapes = list({tuple(sorted(shape.items())): shape for shape in found}.values())
+            for one, other in islice(permutations(shapes, 2), _MOST_CROSSED):
+                for name in self.space.given:
+                    yield {**one, name: other[name]}
 
     # shapes from constants
 
@@ -230,7 +244,7 @@ class BranchSearch:
         for constant in constants.integers[:_MOST_CONSTANTS]:
             for name in self.space.given:
                 for value in (constant, constant + 1, constant - 1):
-                    yield from self._with(**{name: value})
+                    yield {**self.space.small, name: value}
 
     def _pairs(self, constants: Constants) -> Iterator[Mapping[str, int]]:
         """Yield shapes of which two sizes are constants, which a combined condition may require."""
@@ -242,6 +256,8 @@ class BranchSearch:
                 for other in names[n + 1 :]:
                     yield {**self.space.small, one: numbers[a], other: numbers[b]}
                     yield {**self.space.small, one: numbers[a] + 1, other: numbers[b] + 1}
+                    yield {**self.space.small, one: numbers[a], other: numbers[b] + 1}
+                    yield {**self.space.small, one: numbers[a] + 1, other: numbers[b]}
 
     def _derived(self, constants: Constants) -> Iterator[Mapping[str, int]]:
         """Yield shapes with sums, products and multiples of constants."""
@@ -268,35 +284,33 @@ class BranchSearch:
 
     def _planted(self, constants: Constants) -> Iterator[SearchPoint]:
         """Yield one value or its neighbours in all elements, or between random ones."""
-        shape = tuple(sorted(self.space.small.items()))
-        for value in constants.floats[:_MOST_CONSTANTS]:
-            beyond = float(np.nextafter(np.float32(value), np.float32(np.copysign(np.inf, value))))
-            for planted in dict.fromkeys((value, 2 * value, beyond, -value, -2 * value)):
-                if math.isfinite(planted):
-                    yield SearchPoint(shape, (planted, *[None] * (_SPARSE - 1)))
-                    yield SearchPoint(shape, (planted,))
+        for value in _neighbours(constants.floats[:_MOST_CONSTANTS]):
+            for shape in self._bases():
+                yield SearchPoint(shape, (value, *[None] * (_SPARSE - 1)))
+                yield SearchPoint(shape, (value,))
 
     def _patterns(self, constants: Constants, number: int) -> Iterator[SearchPoint]:
         """Yield patterns of several values, for conditions on more than one element."""
         rng = np.random.default_rng([self.space.seed, number, 1])
-        shape = tuple(sorted(self.space.small.items()))
+        bases = self._bases()
         numbers = constants.floats[:_MOST_PAIRED]
         for _ in range(_ROUND if numbers else 0):
             chosen = rng.integers(0, len(numbers), int(rng.integers(2, 6)))
             scales = rng.choice([1.0, 1.0, 1.0, 2.0], len(chosen))
             pattern = [float(numbers[n] * s) for n, s in zip(chosen.tolist(), scales.tolist(), strict=True)]
+            shape = bases[int(rng.integers(0, len(bases)))]
             if all(map(math.isfinite, pattern)):
                 yield SearchPoint(shape, tuple(pattern))
                 yield SearchPoint(shape, (*pattern, *[None] * (_SPARSE - len(pattern))))
 
     def _scalars(self, constants: Constants) -> Iterator[SearchPoint]:
         """Yield constants and their neighbours as values of scalars."""
-        shape = tuple(sorted(self.space.small.items()))
-        reals = [v for n in constants.floats[:_MOST_CONSTANTS] for v in (n, 2 * n, n / 2, -n)]
+        bases = self._bases()
+        reals = list(_neighbours(constants.floats[:_MOST_CONSTANTS]))
         whole = [v for n in constants.integers[:_MOST_CONSTANTS] for v in (n, n + 1, n - 1, -n)]
         columns = ([(n, v) for v in (reals if isinstance(given, float) else whole)] for n, given in self.space.scalars.items())
         for chosen in chain.from_iterable(zip_longest(*columns)):
-            if chosen is not None:
+            for shape in bases[:1] if chosen is not None else ():
                 yield SearchPoint(shape, scalars=(chosen,))
 
     # points that reached something new, for conditions on several sizes, scalars and values
@@ -334,8 +348,12 @@ class BranchSearch:
                 yield replace(point, values=values, scalars=tuple(sorted({**dict(one.scalars), **dict(other.scalars)}.items())))
 
 
-def _signed(operand: int) -> int:
-    """Return an operand of 32 bits, or of 64 bits, as a signed number."""
-    if operand < 1 << 32:
-        return operand - (1 << 32) if operand >= 1 << 31 else operand
-    return operand - (1 << 64) if operand >= 1 << 63 else operand
+def _neighbours(numbers: Sequence[float]) -> Iterator[float]:
+    """Yield numbers, the next representable ones, twice and half as large ones, means of two, and all of these negative."""
+    means = [(a + b) / 2 for a, b in pairwise(numbers)]
+    found: dict[float, None] = {}
+    for number, mean in zip_longest(numbers, means):
+        beyond, below = (float(np.nextafter(np.float32(number), np.float32(end))) for end in (np.inf, -np.inf))
+        near = (number, 2 * number, beyond, below, *(() if mean is None else (mean,)), -number, number / 2, -2 * number)
+        found |= dict.fromkeys(value for value in near if math.isfinite(value))
+    yield from found

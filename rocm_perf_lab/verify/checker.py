@@ -15,6 +15,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.baseline import BaselineRecorder
 from rocm_perf_lab.verify.comparison import BaselineTrial, compare_run
+from rocm_perf_lab.verify.coverage import AttemptedTrial, CoverageRecorder, CoverageSearch
 from rocm_perf_lab.verify.execution import TrialExecutor
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationResult, verify_outputs
 from rocm_perf_lab.verify.plan import TrialPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.verify.address_trials import AddressTrials
     from rocm_perf_lab.verify.alignment import AlignmentAssumption
+    from rocm_perf_lab.verify.branches import UncoveredBranch
     from rocm_perf_lab.verify.trial_runs import TrialRunner
 
     Compile = Callable[[KernelDescription, Path], BuildResult]
@@ -51,6 +53,7 @@ class CorrectnessResult:
         gate: Message of a fault or of a memory check, or None.
         trials: Names of the trials.
         failed: Trial that exposed a defect, or None.
+        uncovered: Branches of a correct rewrite that no trial took.
         assumptions: Alignment of buffers that a correct rewrite needs beyond that of their elements.
         notes: Checks that were not possible.
     """
@@ -59,6 +62,7 @@ class CorrectnessResult:
     gate: str | None = None
     trials: tuple[str, ...] = ()
     failed: Trial | None = None
+    uncovered: tuple[UncoveredBranch, ...] = ()
     assumptions: tuple[AlignmentAssumption, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -116,19 +120,28 @@ class CorrectnessChecker:
     def check(self, source: Path) -> CorrectnessResult:
         """Run the trials of a rewrite until one fails."""
         checks: list[OutputCheck] = []
+        uncovered: tuple[UncoveredBranch, ...] = ()
         self._executor.forget_builds()  # the file may have changed
         for runner in self.runners:
+            rewrite = _TrialsOfRewrite(self, source, runner, checks)
             for baseline in self._trials_on(runner, source):
-                failed = self._failure(baseline, source, runner, checks)
-                if failed is not None:
-                    runner.release()
-                    return failed
+                if not rewrite.passes(baseline):
+                    break
+            if rewrite.failed is None and runner is self.runners[0]:
+                uncovered = self._search(source, rewrite)
             runner.release()
+            if rewrite.failed is not None:
+                return rewrite.failed
+        if uncovered and self.policy.require_coverage:
+            reason = f"{uncovered[0].message} (optimizer.verification.require_coverage)"
+            return CorrectnessResult(VerificationResult(tuple(checks)), reason, self.trials, uncovered=uncovered)
         compared = VerificationResult(tuple(checks))
         placed = self.addresses.check(source) if self.addresses is not None else None
         if placed is None:
-            return CorrectnessResult(compared, None, self.trials)
-        return CorrectnessResult(compared, placed.reason, self.trials, assumptions=placed.assumptions, notes=placed.notes)
+            return CorrectnessResult(compared, None, self.trials, uncovered=uncovered)
+        return CorrectnessResult(
+            compared, placed.reason, self.trials, uncovered=uncovered, assumptions=placed.assumptions, notes=placed.notes
+        )
 
     def baseline_trials(self) -> tuple[BaselineTrial, ...]:
         """Return the results of the unmodified kernel."""
@@ -144,8 +157,36 @@ class CorrectnessChecker:
         """Number of trials by shape and by inputs, in one line."""
         return summary_of(baseline.trial for baseline in self._baseline)
 
+    def _search(self, source: Path, rewrite: _TrialsOfRewrite) -> tuple[UncoveredBranch, ...]:
+        """Search for trials that take the remaining branches of a rewrite, and return those that stay untaken."""
+        assert self._plan is not None
+        assert self.policy.seed is not None
+        search = CoverageSearch(self.description, self._plan.sizes, self.policy.seed, self.policy.searched)
+        return search.run(self._executor.build(source).code_object, rewrite.recorder, source, rewrite).uncovered
+
+    def _attempt(self, trial: Trial, source: Path, runner: TrialRunner) -> AttemptedTrial:
+        """Run a trial of a rewrite without comparison."""
+        assert self._plan is not None
+        try:
+            run, _ = self._executor.run(trial, source, _THIRD_POISON, runner, self.policy.instructions)
+        except LabError:
+            return AttemptedTrial(None, suspicious=True)
+        known = self._plan.recorder.own_findings or frozenset()
+        return AttemptedTrial(run.covered, suspicious=not {f.check for f in run.findings} <= known)
+
+    def _further(self, trial: Trial) -> BaselineTrial | None:
+        """Return the results of the unmodified kernel in a trial that a search found; None if it does not support it.
+
+        Chosen values for which its results overflow are not supported: another order of operations may overflow elsewhere.
+        """
+        assert self._plan is not None
+        baseline = self._plan.added(trial, self.policy.instructions)
+        if baseline is None or trial.inputs != "planted":
+            return baseline
+        return baseline if all(bool(np.isfinite(e.astype(np.float64)).all()) for e in baseline.expected.values()) else None
+
     def _failure(
-        self, baseline: BaselineTrial, source: Path, runner: TrialRunner, checks: list[OutputCheck]
+        self, baseline: BaselineTrial, source: Path, runner: TrialRunner, checks: list[OutputCheck], recorder: CoverageRecorder
     ) -> CorrectnessResult | None:
         """Run one trial of a rewrite, add its comparisons to `checks`, and return the result if it fails."""
         trial = baseline.trial
@@ -153,6 +194,7 @@ class CorrectnessChecker:
             run, launch = self._executor.run(trial, source, _THIRD_POISON, runner, baseline.budget)
         except LabError as error:
             return self._rejected(f"{error} [{trial.name}]", checks, trial)
+        recorder.add(run.covered, trial.params)
         new = [f.message for f in run.findings if f.check not in baseline.finding_kinds]
         if new:
             return self._rejected(f"{new[0]} [{trial.name}]", checks, trial)
@@ -202,6 +244,32 @@ class CorrectnessChecker:
                     where=f"kernel.tolerance.{name}",
                     hint="reduce atol below the magnitude of the results, or use inputs whose result is not zero",
                 )
+
+
+@dataclass
+class _TrialsOfRewrite:
+    """Trials of one rewrite on one runner, up to the first that fails."""
+
+    checker: CorrectnessChecker
+    source: Path
+    runner: TrialRunner
+    checks: list[OutputCheck]
+    recorder: CoverageRecorder = field(default_factory=CoverageRecorder)
+    failed: CorrectnessResult | None = None
+
+    def passes(self, baseline: BaselineTrial) -> bool:
+        """Run a trial that the unmodified kernel supports, and compare its outputs."""
+        self.failed = self.checker._failure(baseline, self.source, self.runner, self.checks, self.recorder)
+        return self.failed is None
+
+    def attempt(self, trial: Trial) -> AttemptedTrial:
+        """Run a trial of the rewrite alone; see :class:`~rocm_perf_lab.verify.coverage.SearchedKernel`."""
+        return self.checker._attempt(trial, self.source, self.runner)
+
+    def compare(self, trial: Trial) -> bool | None:
+        """Compare a trial with the unmodified kernel; see :class:`~rocm_perf_lab.verify.coverage.SearchedKernel`."""
+        baseline = self.checker._further(trial)
+        return None if baseline is None else self.passes(baseline)
 
 
 def _accepts_zeros(baseline: BaselineTrial, name: str) -> bool:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument, StructArgument
-from rocm_perf_lab.verify.branch_search import BranchSearch, SearchPoint, SearchSpace
+from rocm_perf_lab.verify.branch_search import BranchSearch, SearchPoint, SearchSpace, add_witnesses
 from rocm_perf_lab.verify.branches import uncovered_branches
 from rocm_perf_lab.verify.inputs import InputKind, is_random
 from rocm_perf_lab.verify.shapes import elements, workgroups
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
+    from rocm_perf_lab.emulator.probes import Outcome
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.code_object import CodeObject
     from rocm_perf_lab.verify.branches import UncoveredBranch
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 _MOST_ELEMENTS = 12 << 20
 """Elements of the buffers of one shape."""
 _MOST_WORKGROUPS = 1 << 17
-_CHEAP_ELEMENTS = 1 << 18
+_CHEAP_ELEMENTS = 1 << 16
 """Shapes with more elements are tried last, and few of them."""
-_ALL_ELEMENTS = 24 << 20
-_MOST_LARGE = 6
+_ALL_ELEMENTS = 12 << 20
+_MOST_LARGE = 3
 _PROPOSALS = 8
 """Points per trial from which those with small shapes are taken."""
 _FEW_ELEMENTS = 2000
@@ -71,16 +72,22 @@ class CoverageRecorder:
     """Coverage of the trials of one rewrite so far, by the SHA-256 of the code object."""
 
     _by_code: dict[str, tuple[BranchCoverage, Mapping[str, Any]]] = field(default_factory=dict)
+    _witnesses: dict[str, dict[tuple[int, Outcome], Mapping[str, Any]]] = field(default_factory=dict)
 
     def add(self, covered: BranchCoverage | None, params: Mapping[str, Any]) -> None:
         """Add the coverage of a trial with these params."""
         if covered is not None:
             known = self._by_code.get(covered.code)
+            add_witnesses(self._witnesses.setdefault(covered.code, {}), covered, params)
             self._by_code[covered.code] = (covered if known is None else known[0].merged(covered), params)
 
     def coverage(self, code: str) -> tuple[BranchCoverage, Mapping[str, Any]] | None:
         """Return the coverage of a code object and the params of its last trial; None without trials."""
         return self._by_code.get(code)
+
+    def witnesses(self, code: str) -> Mapping[tuple[int, Outcome], Mapping[str, Any]]:
+        """Return the params of the first trials that observed an outcome, or that executed a block."""
+        return self._witnesses.get(code, {})
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,9 @@ class CoverageSearch:
         known = recorder.coverage(code_object.sha256)
         if known is None:
             return SearchResult(True, ())
-        search = BranchSearch(self._space(source), known[0], self._sizes_of(known[1]))
+        witnesses = recorder.witnesses(code_object.sha256)
+        sizes: dict[tuple[int, Outcome], Mapping[str, int]] = {key: self._sizes_of(params) for key, params in witnesses.items()}
+        search = BranchSearch(self._space(source), known[0], self._sizes_of(known[1]), sizes)
         passed = all(self._passes(search, point, kernel) for point in self._chosen(search))
         return SearchResult(passed, uncovered_branches(search.coverage, code_object, source))
 

@@ -39,7 +39,7 @@ class TrialPolicy(BaseModel):
     shapes: PositiveInt = 64
     instructions: PositiveInt = 12_000_000
     builds: PositiveInt = 8
-    searched: NonNegativeInt = 128
+    searched: NonNegativeInt = 192
     require_coverage: bool = False
 
 

@@ -16,6 +16,7 @@ from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 SOURCE = r"""
@@ -49,7 +50,11 @@ def launched(
         loaded = machine.load(code_object)
         y = machine.allocate("y", 512)
         machine.write(y, np.array([first] + [0.5] * 127, np.float32))
-        arguments = [y, n.to_bytes(4, "little", signed=True), rare.to_bytes(4, "little", signed=True)]
+        arguments: list[int | bytes | Allocation] = [
+            y,
+            n.to_bytes(4, "little", signed=True),
+            rare.to_bytes(4, "little", signed=True),
+        ]
         return machine.launch(loaded, symbol, (2, 1, 1), (64, 1, 1), arguments)
 
 

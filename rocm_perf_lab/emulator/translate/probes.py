@@ -31,7 +31,8 @@ class ProbeMarks:
         for number, name in enumerate(("S0", "S1"), 1):
             value = registers.read(name)
             if value is not None:
-                state.keep_word(slot + number, value)
+                signed = instruction.mnemonic.endswith("I32")
+                state.keep_word(slot + number, state.scalar_builder.resize(value, max(value.bits, 32), signed=signed))
 
     def after(self, state: BlockState, instruction: Instruction) -> None:
         """Emit the marks that follow an instruction other than a branch."""

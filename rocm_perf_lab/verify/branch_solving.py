@@ -1,0 +1,133 @@
+"""Sizes and scalars for which a scalar comparison turns out differently, solved from its operands in earlier trials.
+
+An operand may equal a size, be proportional to one or two sizes or to the square of one, or be linear in the sizes. The slopes of
+linear ones follow from trials that differ in one size.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field
+from itertools import combinations, islice, permutations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_NEAR = (0, 1, -1)
+"""Differences of the operands that are aimed at."""
+_MOST_OBSERVATIONS = 12
+_MOST_DIVISORS = 6
+_MOST_STEPS = 1 << 12
+
+Sizes = dict[str, int]
+
+
+@dataclass
+class ComparisonSolver:
+    """Operands of scalar comparisons in trials, by the address of the comparison.
+
+    Args:
+        names: Names of the sizes.
+    """
+
+    names: tuple[str, ...]
+    _seen: dict[int, list[tuple[int, int, Sizes]]] = field(default_factory=dict)
+    _scalars: dict[int, Mapping[str, int | float]] = field(default_factory=dict)
+
+    def observe(
+        self, address: int, operands: tuple[int, int], sizes: Mapping[str, int], scalars: Mapping[str, int | float]
+    ) -> None:
+        """Add the operands of a comparison in a trial with these sizes and values of other scalars."""
+        known = self._seen.setdefault(address, [])
+        known.append((_signed(operands[0]), _signed(operands[1]), dict(sizes)))
+        self._scalars[address] = scalars
+        del known[:-_MOST_OBSERVATIONS]
+
+    def is_known(self, address: int) -> bool:
+        """Return whether operands of a comparison are known."""
+        return address in self._seen
+
+    def shapes(self, address: int) -> Iterator[Sizes]:
+        """Yield sizes for which the operands of a comparison should be equal, or differ by one."""
+        first, second, sizes = self._seen[address][-1]
+        for now, wanted in ((first, second), (second, first)):
+            for difference in _NEAR:
+                yield from self._reaching(now, wanted + difference, sizes)
+        yield from self._linear(address)
+
+    def scalars(self, address: int) -> Iterator[tuple[Sizes, str, int | float]]:
+        """Yield a scalar and its value, with the sizes of the trial, for which the operands should be equal or differ by one."""
+        first, second, sizes = self._seen[address][-1]
+        for now, wanted in ((first, second), (second, first)):
+            for name, value in self._scalars[address].items():
+                if isinstance(value, int) and value == now:
+                    for difference in _NEAR:
+                        yield sizes, name, wanted + difference
+                elif isinstance(value, float) and _bits(value) == now & 0xFFFFFFFF:
+                    real = struct.unpack("<f", struct.pack("<I", wanted & 0xFFFFFFFF))[0]
+                    if math.isfinite(real):
+                        yield sizes, name, real
+
+    def _reaching(self, now: int, target: int, sizes: Sizes) -> Iterator[Sizes]:
+        """Yield sizes in which an operand that is `now` becomes `target`, if it is proportional to one, two, or a square."""
+        if now <= 0 or target <= 0:
+            return
+        for name in sorted(self.names, key=lambda n: sizes[n] != now):
+            value = sizes[name]
+            yield {**sizes, name: target * value // now}
+            yield {**sizes, name: -(-target * value // now)}
+            if value * value == now:
+                yield {**sizes, name: math.isqrt(target)}
+        for one, other in permutations(self.names, 2):
+            if sizes[one] * sizes[other] == now:
+                for divisor in islice(
+                    (d for d in range(1, min(math.isqrt(target), _MOST_STEPS) + 1) if target % d == 0), _MOST_DIVISORS
+                ):
+                    yield {**sizes, one: target // divisor, other: divisor}
+
+    def _linear(self, address: int) -> Iterator[Sizes]:
+        """Yield neighbours whose operands show the slopes that are unknown, then solutions for one size and for two."""
+        first, second, sizes = self._seen[address][-1]
+        slopes: dict[str, int] = {}
+        for name in self.names:
+            slope = self._slope(address, name)
+            if slope is None:
+                yield {**sizes, name: sizes[name] + 1}
+            elif slope:
+                slopes[name] = slope
+        for difference in _NEAR:
+            missing = difference - (first - second)
+            for name, slope in slopes.items():
+                if missing % slope == 0:
+                    yield {**sizes, name: sizes[name] + missing // slope}
+            for one, other in permutations(slopes, 2):
+                limit = min(abs(slopes[other]), _MOST_STEPS)
+                steps = (s for n in range(1, limit + 1) for s in (n, -n) if (missing - slopes[one] * s) % slopes[other] == 0)
+                for step in islice(steps, 2):
+                    rest = (missing - slopes[one] * step) // slopes[other]
+                    yield {**sizes, one: sizes[one] + step, other: sizes[other] + rest}
+
+    def _slope(self, address: int, name: str) -> int | None:
+        """Return the change of the difference of the operands per unit of a size, from two trials that differ only in it."""
+        known = self._seen[address][::-1]
+        for (first, second, sizes), (one, other, others) in combinations(known, 2):
+            step = sizes[name] - others[name]
+            if step and {**others, name: sizes[name]} == sizes and ((first - second) - (one - other)) % step == 0:
+                return ((first - second) - (one - other)) // step
+        return None
+
+
+def _bits(value: float) -> int:
+    try:
+        return int(struct.unpack("<I", struct.pack("<f", value))[0])
+    except OverflowError:  # not a 32-bit number
+        return -1
+
+
+def _signed(operand: int) -> int:
+    """Return an operand of 32 bits, or of 64 bits, as a signed number."""
+    if operand < 1 << 32:
+        return operand - (1 << 32) if operand >= 1 << 31 else operand
+    return operand - (1 << 64) if operand >= 1 << 63 else operand
