@@ -32,7 +32,7 @@ class AlphaError(ValueError):
 class AlphaBudget:
     """Error probability of a run of tests, distributed while it runs.
 
-    Each test receives an equal part of what is left for the tests that may follow. The level of a test that rejects its null
+    Each test receives an equal part of the rest for the tests that may follow. The level of a test that rejects its null
     hypothesis is available again: it was wrong, or the hypothesis was false and the level is still unused on true ones. So the
     levels of the true null hypotheses up to the first error never add up to more than `alpha`, and the probability of one or more
     errors in the run is at most `alpha` (union bound). This holds for tests that are chosen from earlier results, since each is

@@ -1,6 +1,6 @@
 """Interleaved measurement of pairs: which source of a pair runs first is random.
 
-If both sources are equally fast, exchanging them in a pair changes nothing but the sign of its log ratio. The order is drawn
+If both sources are equally fast, exchanging them in a pair changes only the sign of its log ratio. The order is drawn
 independently of the noise, so signs are fair coins, and the signed-rank test is exact whatever the noise is: heavy tails, a
 drifting clock, and times that depend on earlier ones. An alternating order is exact for independent pairs only.
 """

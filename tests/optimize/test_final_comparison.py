@@ -55,17 +55,8 @@ class ScriptedBench:
         )
 
 
-@dataclass
-class LongDiary(Diary):
-    """Diary with withdrawals."""
-
-    def withdrawn(self, verdict) -> None:  # type: ignore[no-untyped-def]
-        """Not confirmed."""
-        self.lines.append(f"withdrawn {name_of(verdict.proposal)}: {verdict.accepted}")
-
-
 def run(
-    bench: ScriptedBench, follows: dict[str, list[str]], *, diary: LongDiary | None = None, use_counters: bool = False
+    bench: ScriptedBench, follows: dict[str, list[str]], *, diary: Diary | None = None, use_counters: bool = False
 ) -> LoopResult:
     """Run the loop from the source `base`."""
     loop = ClosedLoop(
@@ -74,7 +65,7 @@ def run(
         proposer=TransformProposer([Steps(follows)]),
         guards=(),
         policy=LoopPolicy(0.02, 5, 4, use_counters=use_counters),
-        observer=diary or LongDiary(),
+        observer=diary or Diary(),
     )
     baseline = Proposal.of(text_of("base"), transform="none", description="as it is", parent=None)
     built = BuiltCandidate(metadata(4), "base", occupancy_waves=8.0, cached=False)
@@ -92,7 +83,7 @@ def test_a_confirmed_winner_is_the_result() -> None:
 
 
 def test_the_result_is_the_baseline_if_the_final_comparison_fails() -> None:
-    diary = LongDiary()
+    diary = Diary()
     bench = ScriptedBench({("base", "a"): (0.05, 0.01), ("a", "b"): (0.03, 0.01), ("base", "b"): (0.004, -0.01)})
 
     result = run(bench, {"base": ["a"], "a": ["b"]}, diary=diary)

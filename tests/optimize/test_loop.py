@@ -158,6 +158,10 @@ class Diary:
         """Not the best."""
         self.lines.append(f"rolled back {name_of(verdict.proposal)}")
 
+    def withdrawn(self, verdict: Verdict) -> None:
+        """Not confirmed by the final comparison."""
+        self.lines.append(f"withdrawn {name_of(verdict.proposal)}: {verdict.accepted}")
+
 
 @dataclass(frozen=True)
 class FewRegisters:

@@ -77,9 +77,8 @@ def show_lineage(console: Console, directory: Path, *, with_diff: bool, as_json:
     if summary is None:
         console.print(f"[yellow]interrupted[/]: rocm-perf optimize --resume {escape(str(directory))}", soft_wrap=True)
     else:
-        console.print(
-            f"[bold]speed-up[/] {summary['speedup']:.2f}x ({summary['time_kind']}); stopped: {escape(summary['stop_reason'])}"
-        )
+        speedup = "indistinguishable" if summary.get("indistinguishable") else f"{summary['speedup']:.2f}x"
+        console.print(f"[bold]speed-up[/] {speedup} ({summary['time_kind']}); stopped: {escape(summary['stop_reason'])}")
     if diff is not None:
         _print_diff(console, diff)
 

@@ -149,5 +149,5 @@ def test_the_longest_workgroup_decides_if_all_run_at_once(code_object: CodeObjec
     short = timer.duration_ns("given", SamplePolicy(16), lambda n: np.full(len(n), 500))
     mixed = timer.duration_ns("given", SamplePolicy(16), lambda n: np.where(n % 2, 500, 0))
 
-    # Four workgroups of two wavefronts fill half of the eight places of the four SIMDs: nobody waits for arithmetic.
+    # Four workgroups of two wavefronts fill half of the eight places of the four SIMDs: arithmetic is not shared.
     assert mixed == pytest.approx(short, rel=0.05)
