@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _INSTRUCTIONS = re.compile(
-    r"s_mem(?:real)?time|s_getreg\w*|s_sendmsg\w*|s_sethalt|s_trap|s_sleep|s_rfe\w*|s_icache\w*|s_dcache\w*|s_ttrace\w*"
+    r"s_mem(?:real)?time|s_getreg\w*|s_sendmsg\w*|s_sethalt|s_sleep|s_rfe\w*|s_icache\w*|s_dcache\w*|s_ttrace\w*"
     r"|s_swappc\w*|s_setpc\w*|s_call\w*|s_atc\w*|s_setkill|s_incperflevel|s_decperflevel|ds_gws\w*|ds_append|ds_consume"
 )
 _SERVICES = re.compile(

@@ -44,10 +44,13 @@ _CONDITIONS = re.compile(
     r"|__HIP_PLATFORM_AMD__|__cplusplus|__clang__|__has_(?:builtin|attribute|cpp_attribute|feature|extension)"
 )
 """Words of conditions with the same value in every build for one target."""
+_PREDEFINED = re.compile(r"_[_A-Z]\w*|linux|unix")
+"""Macros of the compiler; others are defined by the source or by the command of the build."""
 _PLACE_AND_TIME = re.compile(
     r"__(?:FILE|FILE_NAME|BASE_FILE|TIME|DATE|TIMESTAMP|COUNTER|INCLUDE_LEVEL)__|__has_(?:include|embed)\w*|__pragma|import|export"
     r"|__builtin_(?:FILE|FILE_NAME|source_location)"
 )
+_PASTEABLE = ("__FILE__", "__FILE_NAME__", "__BASE_FILE__", "__TIME__", "__DATE__", "__TIMESTAMP__", "__COUNTER__", "_Pragma")
 _LOOP = r"(?:unroll|interleave|vectorize|distribute|unroll_and_jam|pipeline)\w*\(\w+\)"
 _PRAGMA = re.compile(
     rf"(?:(?:GCC|clang)?unroll_?(?:\(?\w+\)?)?|nounroll|unroll_and_jam(?:\(\w+\))?|nounroll_and_jam|clangloop(?:{_LOOP})+"
@@ -90,11 +93,23 @@ def _new_words(before: ScannedSource, after: ScannedSource) -> Iterator[str]:
     for token in _all_tokens(after):
         if token.kind == "word" and token.text not in known and _PLACE_AND_TIME.fullmatch(token.text):
             yield f"{token.text} is new (line {token.line})"
+    yield from _pasted(after, known)
     tokens = list(_all_tokens(after))
     operators_before = Counter(_operands(list(_all_tokens(before))))
     for line, operand in _operators(tokens):
         if operand not in operators_before and not _is_allowed_pragma(operand):
             yield f"_Pragma is new (line {line})"
+
+
+def _pasted(after: ScannedSource, known: set[str]) -> Iterator[str]:
+    """Yield new words that macros could paste to a macro for place or time."""
+    if not any(token.text == "##" for directive in after.directives for token in directive.tokens):
+        return
+    for token in _all_tokens(after):
+        if token.kind == "word" and token.text not in known and len(token.text) > 1 and "_" in token.text:
+            name = next((n for n in _PASTEABLE if n != token.text and (n.startswith(token.text) or n.endswith(token.text))), None)
+            if name is not None:
+                yield f"{token.text} can be pasted to {name} (line {token.line})"
 
 
 def _all_tokens(source: ScannedSource) -> Iterator[SourceToken]:
@@ -159,10 +174,9 @@ def _reason(directive: Directive, macros: set[str], fixed: frozenset[str], *, is
     if name in ("define", "undef"):
         return _reason_of_macro(words[0] if words else "", fixed, is_before_headers=is_before_headers)
     if name in _IF:
-        other = next(
-            (word for word in _condition_words(directive) if word not in macros and not _CONDITIONS.fullmatch(word)), None
-        )
-        return f"depends on {other}, which the source does not define" if other is not None else None
+        words = tuple(word for word in _condition_words(directive) if word not in macros and _PREDEFINED.fullmatch(word))
+        other = next((word for word in words if not _CONDITIONS.fullmatch(word)), None)
+        return f"depends on {other}, which may differ between builds" if other is not None else None
     if name == "include":
         header = directive.tokens[0] if len(directive.tokens) == 1 else None
         if header is not None and header.kind == "header" and is_standard_header(header.text[1:-1]):
