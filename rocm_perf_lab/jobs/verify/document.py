@@ -94,6 +94,8 @@ class VerifyDocument(Document):
     """Conditions on the launch under which the candidate is correct."""
     warnings: tuple[str, ...] = ()
     """Further findings of guards about this candidate."""
+    notes: tuple[str, ...] = ()
+    """Trials that the unmodified kernel does not support, checks that were not possible, and tolerances."""
     not_checked: tuple[str, ...] = ()
     isolation: str
     """Protection of the compiler, and of the process that ran the candidate."""

@@ -31,7 +31,7 @@ def evidence_of(result: CandidateResult, *, seed: int, file_name: str) -> Verify
         {
             "source_line": source_line(result.reason, file_name),
             "guards": broken,
-            **(_trial(trial, seed) if trial is not None else {}),
+            **(_trial(trial, seed) if trial is not None else {"trial": _named_trial(result.reason)}),
             **(_element(wrong, trial) if wrong is not None else {}),
         }
     )
@@ -52,6 +52,12 @@ def _wrong_check(result: CandidateResult) -> OutputCheck | None:
     if result.stage != "verification" or result.correctness is None:
         return None
     return next((check for check in result.correctness.verification.checks if not check.passed), None)
+
+
+def _named_trial(reason: str) -> str | None:
+    """Return the trial of large buffers that a reason ends with."""
+    found = re.search(r"\[([^\[\]]+)\]$", reason)
+    return found[1] if found is not None else None
 
 
 def _trial(trial: Trial, seed: int) -> dict[str, object]:

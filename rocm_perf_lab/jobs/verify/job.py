@@ -37,6 +37,7 @@ _VERDICTS: dict[str, tuple[JudgeVerdict, JudgeStage]] = {
     "right": ("correct", "verification"),
     "coverage": ("refused", "coverage"),
 }
+_REQUIRED_COVERAGE = "(optimizer.verification.require_coverage)"
 _NOT_CHECKED = (
     "shapes, inputs and addresses that no trial has",
     "effects of the order of workgroups: the emulator runs them one after another",
@@ -116,9 +117,10 @@ def _document(
         trials=len(checker.correctness.trials),
         tried=(checker.correctness.summary,),
         uncovered=_untaken(found, name, candidate.path.name),
-        assumptions=tuple(map(str, getattr(found, "assumptions", ()))),
+        assumptions=tuple(renamed(str(a), name, candidate.path.name) for a in (found.assumptions if found is not None else ())),
         warnings=(*(["the candidate is identical to the unmodified source"] if same else []), *warnings_of(result.guards)),
-        not_checked=(*_unguarded(kernel), *checker.correctness.notes, *getattr(found, "notes", ()), *_NOT_CHECKED),
+        notes=(*checker.correctness.notes, *(found.notes if found is not None else ())),
+        not_checked=(*_unguarded(kernel), *_NOT_CHECKED),
         isolation=isolation,
     )
 
@@ -126,7 +128,7 @@ def _document(
 def _lacks_coverage(result: CandidateResult) -> bool:
     """Return whether a candidate is refused only because of `optimizer.verification.require_coverage`."""
     found = result.correctness
-    return result.stage == "gate" and found is not None and found.failed is None and bool(found.uncovered)
+    return found is not None and bool(found.uncovered) and result.reason == f"{found.uncovered[0].message} {_REQUIRED_COVERAGE}"
 
 
 def _untaken(found: CorrectnessResult | None, name: str, shown: str) -> tuple[UntakenBranch, ...]:

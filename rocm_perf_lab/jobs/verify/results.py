@@ -82,8 +82,9 @@ class VerdictWriter:
             NegativeResult: A candidate is not correct.
         """
         if self._documents:
-            for text in self._documents[-1].not_checked:
-                self._lab.console.print(Text(f"not checked: {text}", style="dim"), soft_wrap=True)
+            notes = dict.fromkeys(note for document in self._documents for note in document.notes)
+            for text in (*(f"note: {note}" for note in notes), *(f"not checked: {t}" for t in self._documents[-1].not_checked)):
+                self._lab.console.print(Text(text, style="dim"), soft_wrap=True)
         show_locations(self._lab, self._tracker)
         failed = [document for document in self._documents if document.verdict != "correct"]
         if failed:
