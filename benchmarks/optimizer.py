@@ -37,11 +37,13 @@ from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.verify.policy import TrialPolicy
 
 if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
+_TRIAL_SEED = 20_261_121
 _EXPERIMENTS: dict[str, dict[str, int]] = {
     "softmax": {"rows": 6, "cols": 300},
     "softmax_atomics": {"rows": 6, "cols": 300},
@@ -140,7 +142,8 @@ def _checker(description: KernelDescription) -> CandidateChecker:
     target = load_target("mi300x")
     rows = yaml.safe_load((resource_dir("conf") / "optimizer" / "guards.yaml").read_text())["guards"]
     guards = [build(Component.model_validate(row), where="optimizer.guards", target=target) for row in rows]
-    return CandidateChecker(description, compiler=find_compiler(), target=target, guards=guards)
+    policy = TrialPolicy(seed=_TRIAL_SEED)
+    return CandidateChecker(description, compiler=find_compiler(), target=target, guards=guards, policy=policy)
 
 
 def _built(description: KernelDescription, source: Path) -> tuple[BuildResult, KernelMetadata]:

@@ -250,12 +250,13 @@ class ShapePlan:
         return column
 
     def _next_to(self, name: str, rule: SizeRule, constants: Sequence[int], powers: bool) -> list[int]:
-        top = self._top(name, {n: r.nearest(r.unit) for n, r in self._sizes.rules.items() if n != name})
-        centres = {c for c in constants if c <= top}
+        others = {n: r.nearest(r.unit) for n, r in self._sizes.rules.items() if n != name}
+        top = self._top(name, others)
+        centres = {c for c in constants if c <= top or self._fits({**others, name: c + rule.unit})}
         centres |= {1 << e for e in range(1, top.bit_length())} if powers else set[int]()
-        wanted = {c + d for c in centres for d in (-rule.unit, 0, rule.unit)} | {2 * c + rule.unit for c in constants}
-        values = {rule.nearest(value) for value in wanted if 0 < value <= top + 1}
-        return sorted(values)
+        wanted = {c + d for c in centres for d in (-rule.unit, 0, rule.unit)}
+        wanted |= {2 * c + rule.unit for c in constants if 2 * c < top}
+        return sorted({rule.nearest(value) for value in wanted if value > 0})
 
     def _few(self, rng: np.random.Generator, without: str) -> dict[str, int]:
         return {n: r.nearest(r.unit * int(rng.integers(1, _FEW))) for n, r in self._sizes.rules.items() if n != without}

@@ -12,13 +12,16 @@ from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.candidate import CandidateChecker
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
+from rocm_perf_lab.verify.policy import TrialPolicy, seeded
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.optimize.guards import Guard
-    from rocm_perf_lab.verify.policy import TrialPolicy
+
+
+_SEED = 20_261_121
 
 
 @cache
@@ -40,5 +43,6 @@ def configured_guards() -> list[Guard]:
 
 
 def checker_of(description: KernelDescription, *, policy: TrialPolicy | None = None) -> CandidateChecker:
-    """Return a checker that has recorded the unmodified kernel."""
-    return CandidateChecker(description, compiler=the_compiler(), target=mi300x(), guards=configured_guards(), policy=policy)
+    """Return a checker that has recorded the unmodified kernel; without a seed in the policy, trials have a fixed one."""
+    fixed = seeded(policy if policy is not None else TrialPolicy(), _SEED)
+    return CandidateChecker(description, compiler=the_compiler(), target=mi300x(), guards=configured_guards(), policy=fixed)

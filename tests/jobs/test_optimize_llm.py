@@ -33,7 +33,7 @@ EXPECTED = {
     "softmax": [
         ("compile", "softmax.hip:18:69: expected ';' at end of declaration"),
         ("gate", "kernel softmax_kernel: load of 16 bytes"),
-        ("verification", "output [larger shape (rows=73, cols=4609)]: "),
+        ("verification", "output ["),
         ("measurement", "% more time"),
         ("accepted", TIME),
     ],

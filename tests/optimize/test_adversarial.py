@@ -85,12 +85,11 @@ def test_the_policy_can_ignore_nan(description: KernelDescription) -> None:
     assert lenient.check(DIRECTORY / "verification" / "nan_wildcard.hip").stage == "verification"
 
 
+@pytest.mark.slow
 def test_trials_depend_on_the_seed_only(description: KernelDescription) -> None:
     first, again, other = (checker_of(description, policy=TrialPolicy(seed=s)).correctness.baseline_trials() for s in (1, 1, 2))
 
     assert [trial.outputs["out"].tobytes() for trial in first] == [trial.outputs["out"].tobytes() for trial in again]
-    assert all(
-        a.outputs["out"].tobytes() != b.outputs["out"].tobytes()
-        for a, b in zip(first, other, strict=True)
-        if a.trial.inputs == "random"
-    )
+    assert {trial.trial.name for trial in first}.isdisjoint(trial.trial.name for trial in other)
+    shapes = [{tuple(trial.trial.params.items()) for trial in trials} for trials in (first, other)]
+    assert len(shapes[0] - shapes[1]) > len(shapes[0]) / 2
