@@ -134,11 +134,12 @@ class BaselineRecorder:
         """Return the results in order of cost, with the tolerances that follow from all of them."""
         self._factors = shared_factors(list(self._bounds.values()))
         exact = [b for b in self.recorded if b.trial.inputs == "exact"]
-        is_exact = bool(exact) and all(_is_exact(b) for b in exact) and self.description.reference != BASELINE
+        small = [b for b in exact if b.trial.shape != "described"] or exact  # large sums may be inexact
+        is_exact = bool(exact) and all(_is_exact(b) for b in small) and self.description.reference != BASELINE
         results = []
         for baseline in self.recorded:
             final = self._with_tolerances(baseline, self._factors)
-            results.append(replace(final, is_exact=is_exact and final.trial.inputs == "exact"))
+            results.append(replace(final, is_exact=is_exact and final.trial.inputs == "exact" and _is_exact(baseline)))
         self.notes = self._tolerance_notes()
         self._bounds.clear()
         return sorted(results, key=lambda b: b.instructions * len(b.trial.rounds))

@@ -306,6 +306,8 @@ class TrialPlan:
                 known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
                 self._attempt(self._trial(shape, InputKind("content")), "outputs with initial content", known)
         self._attempt(self._trial(shapes[0], InputKind("described")), "inputs as described")
+        if any(kind.inputs == "exact" for kind in self._kinds):  # terms omitted only there are within the error of a long sum
+            self._attempt(self._trial(Shape(dict(self._description.params), "described"), InputKind("exact")), "")
         for number, scalars in enumerate(scalar_choices(self._description)):
             shape = shapes[number % len(shapes)]
             trial = trial_of(self._description, shape.params, self.seed, shape=shape.kind, scalars=scalars)

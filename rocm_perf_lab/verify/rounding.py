@@ -67,6 +67,16 @@ def growth(terms: float | NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
+def growth_of_equal(terms: float | NDArray[Any]) -> NDArray[np.float64]:
+    """Return the growth if the errors of additions have equal signs: at most n / 2 roundings in one chain.
+
+    This happens if the terms are equal, or if they have few bits.
+    """
+    count = np.asarray(terms, np.float64)
+    result: NDArray[np.float64] = np.maximum(growth(count), np.minimum(count, _CHAIN_OF_EQUAL) * _EQUAL_GROWTH)
+    return result
+
+
 @dataclass
 class RoundingModel:
     """Errors that are added to the results of operations.
@@ -256,12 +266,8 @@ def _sum_error(
     """
     count = np.asarray(terms, np.float64)
     size = np.sqrt(np.square(largest) + np.where(count > 1, _SPREAD**2 * squares, 0.0))
-    # Additions of equal or of coarse terms have errors of equal sign: at most n / 2 roundings in one chain.
     are_equal = np.abs(count * squares - np.square(total)) <= _EQUAL * np.square(total)
-    of_equal = np.minimum(count, _CHAIN_OF_EQUAL) * _EQUAL_GROWTH
-    result: NDArray[Any] = size * np.where(
-        are_equal | model.has_coarse_inputs, np.maximum(growth(count), of_equal), growth(count)
-    )
+    result: NDArray[Any] = size * np.where(are_equal | model.has_coarse_inputs, growth_of_equal(count), growth(count))
     return result
 
 

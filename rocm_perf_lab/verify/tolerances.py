@@ -34,7 +34,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.verify.outputs import allowed_errors
 from rocm_perf_lab.verify.reference import reference_values
-from rocm_perf_lab.verify.rounding import SMALLEST_NORMAL, UNIT_ROUNDOFF, RoundingModel, growth
+from rocm_perf_lab.verify.rounding import SMALLEST_NORMAL, UNIT_ROUNDOFF, RoundingModel, growth, growth_of_equal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +58,8 @@ _SUPPORTED = 16.0
 """Error of an unmodified kernel relative to `scale` that needs no declared tolerance."""
 _LOW_PRECISION = 8.0
 """Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
+_BOTH = 2.0
+"""Without a reference, the unmodified kernel and a rewrite both have an error."""
 PERTURBED_RUNS = 2
 """Runs of a kernel without a reference with perturbed inputs."""
 _INPUT_STEPS = 8.0
@@ -158,13 +160,10 @@ def bounds_of_runs(
         outputs: Outputs of the unmodified kernel.
         perturbed: Outputs for launches of :func:`perturbed_launch`.
     """
-    sums = [
-        max(a.data.shape)
-        for a in launch.arguments
-        if isinstance(a, BufferValue) and a.is_set and _is_float(a.data) and a.data.ndim
-    ]
+    sums = [max(data.shape) for data in _float_inputs(launch) if data.ndim]
     terms = float(max(sums, default=1))
     unit, limit = _precision(launch)
+    grown = growth_of_equal if any(_is_coarse(a) for a in _float_inputs(launch)) else growth
     bounds = {}
     for name, output in outputs.items():
         values = _float(output)
@@ -177,7 +176,7 @@ def bounds_of_runs(
             bounds[name] = OutputBound(change, step, np.zeros(values.shape))
             continue
         response = np.maximum(_smoothed(change) / _input_change(launch), np.nan_to_num(np.abs(values), posinf=0.0, neginf=0.0))
-        scale = SAFETY * UNIT_ROUNDOFF * unit * growth(terms) * response
+        scale = _BOTH * SAFETY * UNIT_ROUNDOFF * unit * grown(terms) * response
         bounds[name] = OutputBound(scale + SMALLEST_NORMAL, step, np.zeros(values.shape), limit=limit)
     return bounds
 
@@ -304,8 +303,7 @@ class _Changes:
 
 
 def _model(launch: Launch, **changes: Any) -> RoundingModel:
-    inputs = [a.data for a in launch.arguments if isinstance(a, BufferValue) and a.is_set and _is_float(a.data)]
-    coarse = any(data.dtype.itemsize <= 2 for data in inputs)
+    coarse = any(data.dtype.itemsize <= 2 for data in _float_inputs(launch))
     return RoundingModel(SAFETY * UNIT_ROUNDOFF, _SEED, has_coarse_inputs=coarse, **changes)
 
 
@@ -413,6 +411,15 @@ def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
     for mean in means[1:]:
         smallest = np.minimum(smallest, mean)
     return np.maximum(change, smallest)
+
+
+def _float_inputs(launch: Launch) -> list[NDArray[Any]]:
+    return [a.data for a in launch.arguments if isinstance(a, BufferValue) and a.is_set and _is_float(a.data)]
+
+
+def _is_coarse(values: NDArray[Any]) -> bool:
+    """Return whether elements have few bits or are all equal, so that errors of sums need not cancel."""
+    return values.dtype.itemsize <= 2 or (values.size > 1 and bool((values == values.reshape(-1)[0]).all()))
 
 
 def _looser(given: NDArray[np.float64], bound: NDArray[np.float64]) -> str | None:

@@ -53,7 +53,8 @@ def cosine_of(total: Rewrite, root: Rewrite = rsqrt) -> Rewrite:
 
 
 def cosine_divided(x: Array, y: Array) -> Array:
-    return (tree(x * y) / np.sqrt(tree(x * x) * tree(y * y))).astype(F32)
+    similarity: Array = tree(x * y) / np.sqrt(tree(x * x) * tree(y * y))
+    return similarity.astype(F32)
 
 
 COSINE = Computation(
@@ -150,7 +151,8 @@ GELU = Computation(
 def log_softmax_of(total: Rewrite, exp: Rewrite = hardware_exp) -> Rewrite:
     def log_softmax(x: Array) -> Array:
         shifted = (x - x.max(axis=-1, keepdims=True)).astype(F32)
-        return (shifted - function(np.log)(total(exp(shifted)))[..., None]).astype(F32)
+        result: Array = shifted - function(np.log)(total(exp(shifted)))[..., None]
+        return result.astype(F32)
 
     return log_softmax
 
@@ -158,7 +160,8 @@ def log_softmax_of(total: Rewrite, exp: Rewrite = hardware_exp) -> Rewrite:
 def log_softmax_at_once(x: Array) -> Array:
     """x - (max + log sum)."""
     top = x.max(axis=-1, keepdims=True)
-    return (x - (top + function(np.log)(tree(hardware_exp(x - top)))[..., None])).astype(F32)
+    result: Array = x - (top + function(np.log)(tree(hardware_exp(x - top)))[..., None])
+    return result.astype(F32)
 
 
 LOG_SOFTMAX = Computation(
@@ -279,7 +282,8 @@ ROPE = Computation(
 
 def quantised(x: Array, inverse: Rewrite = exact_inverse) -> Array:
     scale = np.abs(x).max(axis=-1, keepdims=True) * F32(1 / 127)
-    return np.rint(x * inverse(scale)).astype(np.int32)
+    steps: Array = np.rint(x * inverse(scale))
+    return steps.astype(np.int32)
 
 
 QUANTISATION = Computation(

@@ -504,7 +504,8 @@ def scan_blocks(x: Array, block: int = 64) -> Array:
     parts = padded(x, block).reshape(-1, block)
     inner = np.cumsum(parts, axis=1, dtype=F32)
     before = np.concatenate([np.zeros(1, F32), np.cumsum(inner[:-1, -1], dtype=F32)])
-    return (inner + before[:, None]).reshape(-1)[: x.size]
+    sums: Array = (inner + before[:, None]).reshape(-1)[: x.size]
+    return sums
 
 
 def scan_steps(x: Array) -> Array:
