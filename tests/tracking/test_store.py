@@ -141,6 +141,17 @@ def test_a_child_is_a_run_below_its_parent(tracker: RunTracker) -> None:
     assert (run.data.params, stored(tracker).data.params) == ({"transform": "unroll"}, {})
 
 
+def test_tags_of_a_child_that_has_ended_can_be_corrected(tracker: RunTracker) -> None:
+    with tracker.child("proposal", {"verdict": "accepted"}) as child:
+        pass
+    assert child.run_id is not None
+
+    tracker.known_child(child.run_id).set_tags({"verdict": "rejected"})
+
+    run = stored(child)
+    assert (run.data.tags["verdict"], run.info.status) == ("rejected", "FINISHED")
+
+
 def test_an_experiment_holds_several_runs(tracker: RunTracker, request: pytest.FixtureRequest) -> None:
     again = open_mlflow_tracker(run_name="again", uri=tracker.uri, experiment=request.node.name)
 
