@@ -29,6 +29,7 @@ def completed(*args: str) -> list[str]:
         (("optimize", "+experiment", "=", "gemm_n"), ["gemm_naive_optimize"]),
         (("autotune", "kernel=gemm_h"), ["kernel=gemm_hip"]),
         (("llm-prompt", "kernel=trans"), ["kernel=transpose"]),
+        (("verify", "kernel=trans"), ["kernel=transpose"]),
         (("analyze", "results.db", "--target", "mi30"), ["mi300x"]),
         (("emulate", "a.hsaco", "--target", "mi2"), ["mi250x"]),
         (("autotune", "--space", "conf/"), ["conf/space/gemm.yaml"]),
