@@ -7,7 +7,8 @@ that writes them, if the first elements of the known workgroups are linear in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
+from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.emulator.translation import KernelTranslator
 from rocm_perf_lab.languages.spec import Tolerance
@@ -69,7 +70,10 @@ class LargeResult:
 
 @dataclass
 class _RecordedShape:
-    """Shape with the workgroups of the unmodified kernel, their changes, and the final content of changed pages."""
+    """Shape with the workgroups of the unmodified kernel, their changes, and the final content of changed pages.
+
+    `owed` are the changes of the chosen workgroups; `written` and `final` may also have those of others, to be compared with.
+    """
 
     shape: LargeShape
     name: str
@@ -78,6 +82,7 @@ class _RecordedShape:
     workgroups: tuple[int, ...]
     written: dict[Place, NDArray[np.bool_]]
     final: dict[Place, NDArray[np.uint8]]
+    owed: Mapping[Place, NDArray[np.bool_]]
     writes: Mapping[int, Mapping[Place, NDArray[np.bool_]]]
     map: WorkgroupMap
     budget: int
@@ -136,7 +141,8 @@ class LargeTrials:
         self._translators = {key: value for key, value in self._translators.items() if key[0] in baseline}
         for recorded in self._recorded:
             try:
-                reason = self._failure(recorded, source)
+                private = replace(recorded, written=dict(recorded.written), final=dict(recorded.final))
+                reason = self._failure(private, source)
             except NotDecided as error:
                 notes.append(f"not decided: {recorded.name}: {error.what}")
                 continue
@@ -186,7 +192,7 @@ class LargeTrials:
         if not written:
             raise NotDecided("the chosen workgroups write nothing")
         budget = max(_WORKGROUP_BUDGET, _BUDGET_FACTOR * longest)
-        return _RecordedShape(shape, name, launch, contents, chosen, written, final, session.writes, grid, budget)
+        return _RecordedShape(shape, name, launch, contents, chosen, written, final, dict(written), session.writes, grid, budget)
 
     def _chosen(self, launch: SparseLaunch, grid: WorkgroupMap, name: str) -> tuple[int, ...]:
         """Return the workgroups to run: ends, those around limits of integers, random ones, half of them in the last quarter."""
@@ -217,7 +223,7 @@ class LargeTrials:
                 for workgroup in recorded.workgroups:
                     session.run(workgroup)
                 return self._compared(recorded, session, WorkgroupMap(launch.geometry.grid, session))
-        except InstructionBudgetExceeded as error:
+        except (InstructionBudgetExceeded, BarrierDeadlock) as error:
             raise NotDecided("the rewrite executes many more instructions per workgroup") from error
         except NotDecided:
             raise
@@ -296,8 +302,9 @@ class LargeTrials:
         if not workgroups or self._baseline is None:
             return
         with self._session(recorded.launch, recorded.contents, recorded.budget, second=True) as session:
-            for workgroup in workgroups:
-                session.run(workgroup)
+            with suppress(LabError):  # guessed workgroups; the chosen ones ran without an error
+                for workgroup in workgroups:
+                    session.run(workgroup)
             for place, changed in session.written_pages().items():
                 final = recorded.final.get(place, recorded.contents.page(*place))
                 recorded.final[place] = np.where(changed, session.page(*place), final)
@@ -316,8 +323,14 @@ class LargeTrials:
             by_baseline = recorded.written.get(place, nothing).view(whole) != 0
             by_rewrite = ours.get(place, nothing).view(whole) != 0
             wrong = ~_close(got, want, self._tolerance(place[0], want)) & (by_baseline | by_rewrite)
-            for kind in ((True, True), (True, False), (False, True)):
-                of_kind = np.flatnonzero(wrong & (by_baseline == kind[0]) & (by_rewrite == kind[1]))
+            owed = recorded.owed.get(place, nothing).view(whole) != 0
+            kinds = {
+                (True, True): by_baseline & by_rewrite,
+                (True, False): owed & ~by_rewrite,
+                (False, True): by_rewrite & ~by_baseline,
+            }
+            for kind, elements in kinds.items():
+                of_kind = np.flatnonzero(wrong & elements)
                 if of_kind.size:
                     first = int(of_kind[0])
                     element = place[1] * (PAGE_BYTES // size) + first

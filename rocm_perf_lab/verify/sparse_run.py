@@ -270,6 +270,13 @@ class SparseSession:
         end = last * PAGE_BYTES + PAGE_BYTES - 1 - int(np.argmax(pages[last][::-1]))
         return (first * PAGE_BYTES + int(np.argmax(pages[first]))) // size, end // size
 
+    def changed(self, workgroup: int, name: str, element: int) -> bool:
+        """Return whether a workgroup changed an element of a buffer."""
+        size = self._buffers[name].dtype.itemsize
+        page, byte = divmod(element * size, PAGE_BYTES)
+        changed = self.writes[workgroup].get((name, page))
+        return changed is not None and bool(changed[byte : byte + size].any())
+
     def shared_element(self, one: int, other: int, name: str) -> int | None:
         """Return the first element of a buffer that two workgroups changed, or None."""
         mine, theirs = self.writes.get(one, {}), self.writes.get(other, {})

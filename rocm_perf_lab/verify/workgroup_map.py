@@ -36,14 +36,14 @@ class WorkgroupMap:
     def is_certain(self, buffer: str, element: int) -> bool:
         """Return whether a correct kernel must write the element in the workgroup of the map.
 
-        All workgroups that ran, with ids up to that one on each axis, follow the map, and the element is as close to the first
-        element of its workgroup as the elements of the first workgroup are to each other.
+        All workgroups that ran, with ids up to that one on each axis, follow the map, and the first workgroup writes an element
+        at the same distance from its first one.
         """
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         if strides is None or start is None or element < start[0]:
             return False
         workgroup, rest = self._inverse(element - start[0], strides)
-        return rest <= start[1] - start[0] and self._is_linear(buffer, start[0], strides, workgroup)
+        return self.session.changed(0, buffer, start[0] + rest) and self._is_linear(buffer, start[0], strides, workgroup)
 
     def _axes(self) -> list[tuple[int, int]]:
         """Return the linear id of the neighbour and the number of workgroups of each axis with more than one."""
