@@ -1,4 +1,4 @@
-"""Wrong candidates by mutation: `python -m benchmarks.judge.mutation [--kernels NAME]... [--tries 12] [--keep 3] [--seed 1]`.
+"""Wrong candidates by mutation: `python -m benchmarks.judge.mutation [--kernels NAME]... [--tries 8] [--keep 2] [--seed 1]`.
 
 Mutants of each kernel and of its legitimate candidates run on the oracle (:mod:`benchmarks.judge.oracle`). Only mutants that it
 proves wrong are kept, at most `--keep` per kernel: those that agree with the reference in the most cases before the first
@@ -123,8 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Write the mutants of the chosen kernels."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge.mutation", description="Generate wrong candidates.")
     parser.add_argument("--kernels", nargs="+", choices=kernel_names(), default=list(kernel_names()), metavar="NAME")
-    parser.add_argument("--tries", type=int, default=12, help="mutants per kernel")
-    parser.add_argument("--keep", type=int, default=3, help="most mutants that are kept per kernel")
+    parser.add_argument("--tries", type=int, default=8, help="mutants per kernel")
+    parser.add_argument("--keep", type=int, default=2, help="most mutants that are kept per kernel")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
