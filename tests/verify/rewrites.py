@@ -418,8 +418,9 @@ SOFTMAX = Computation(
 def logsumexp_of(total: Rewrite) -> Rewrite:
     def logsumexp(x: Array) -> Array:
         top = x.max(axis=-1)
-        logs = np.log(total(hardware_exp(x - top[..., None])).astype(np.float64)).astype(F32)
-        return (noisy(logs, 1.0) + top).astype(F32)
+        logs: Array = np.log(total(hardware_exp(x - top[..., None])).astype(np.float64)).astype(F32)
+        result: Array = noisy(logs, 1.0) + top
+        return result.astype(F32)
 
     return logsumexp
 

@@ -17,6 +17,7 @@ from rocm_perf_lab.verify.tolerances import (
     SAFETY,
     OutputBound,
     applied_tolerances,
+    bounds_of_reference,
     bounds_of_runs,
     kernel_tolerances,
     observed_bounds,
@@ -194,6 +195,14 @@ def test_a_kernel_without_a_reference_is_bounded_by_its_response_to_its_inputs()
     error = bounds["y"].allowed()
     assert error[0] > UNIT_ROUNDOFF  # the result is 0, but its condition is not
     assert error.max() < 1000 * UNIT_ROUNDOFF
+
+
+def test_a_reference_that_ignores_a_scalar_bounds_no_output() -> None:
+    description, launch = kernel("x * 1.5", x=np.linspace(1, 2, 50))
+    x = np.linspace(1, 2, 50).astype(np.float32)
+
+    assert list(bounds_of_reference(description, launch, {"y": x * np.float32(1.5)})) == ["y"]
+    assert bounds_of_reference(description, launch, {"y": x * np.float32(-2)}) == {}
 
 
 def test_equal_launches_have_equal_bounds() -> None:
