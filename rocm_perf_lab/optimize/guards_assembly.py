@@ -47,7 +47,7 @@ class CheckedAssembly:
         )
 
     def check_source(self, baseline: SourceUnit, candidate: SourceUnit) -> GuardResult:
-        """Compare the statements in both texts; none is compiled yet."""
+        """Compare the statements in both texts, before compilation."""
         new = _new(baseline, candidate)
         why = [f"inline assembly (line {s.line}){self._problem(s)}" for s in new if not self._allowed or self._problem(s)]
         return GuardResult("assembly", not why, "; ".join(why[:3]) or ("checked" if new else "none new"))

@@ -96,7 +96,7 @@ def compile_source(
         request: Source, architecture and flags.
         compiler: Compiler to use; the first usable one by default.
         cache_dir: Cache directory; the user's by default.
-        sandbox: Sandbox for untrusted sources; the compiler's output about other files is left out.
+        sandbox: Sandbox for untrusted sources; the compiler's output about other files is omitted.
         fresh: Whether to compile even if there is a cached result.
 
     Raises:

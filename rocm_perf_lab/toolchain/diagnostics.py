@@ -25,7 +25,7 @@ _TOOL = re.compile(
 _COUNT = re.compile(r"\d+ (?:error|warning)s?(?: and \d+ (?:error|warning)s?)? generated.*")
 _PATH = re.compile(r"(?<![\w.)\]])(?:~|\.{1,2})?(?:/[^\s/:'\"`,;()<>|]+)+/?")
 _HEADER_DIRECTORIES = re.compile(r"/(?:include|headers|clang/\d+|libcxx)(?:/|$)|hip/")
-_LEFT_OUT = "[output about files outside the source was left out]"
+_LEFT_OUT = "[output about files outside the source was omitted]"
 
 
 def redacted(log: str, source: Path) -> str:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.optimize.guards import LdsWithinTarget, NoNewSpills, OccupancyFloor, SameSignature
+from rocm_perf_lab.optimize.guards import (
+    LdsWithinTarget,
+    NoNewSpills,
+    OccupancyFloor,
+    SameSignature,
+    rejections_of,
+    warnings_of,
+)
 from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.proposers.prompt import guard_rules
 from rocm_perf_lab.optimize.source_tree import parse_source
@@ -187,3 +194,19 @@ def test_rules_of_guards_contain_their_limits() -> None:
     )
     assert "A workgroup uses at most 65,536 bytes of LDS." in told
     assert all("\n" not in rule for rule in told)
+
+
+def test_resources_and_lanes_warn_and_a_configured_error_rejects(scale: CandidateSource) -> None:
+    spilling = metadata(scale, vgpr_spill_count=3)
+
+    warning = NoNewSpills().check(scale, spilling)
+    error = NoNewSpills(severity="error").check(scale, spilling)
+
+    assert (warning.passed, warning.rejects, error.rejects) == (False, False, True)
+    assert rejections_of([warning]) is None
+    assert warnings_of([warning, error]) == ("spills: VGPR spills 0 to 3",)
+    assert rejections_of([warning, error]) == "spills: VGPR spills 0 to 3"
+
+
+def test_a_kernel_that_cannot_run_is_an_error(scale: CandidateSource) -> None:
+    assert OccupancyFloor().check(scale, replace(scale, occupancy_waves=0.0)).rejects

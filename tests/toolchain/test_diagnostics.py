@@ -31,7 +31,7 @@ def test_contents_and_paths_of_other_files_are_left_out() -> None:
         "2 errors generated.\n"
     )
 
-    assert redacted(log, SOURCE) == "[output about files outside the source was left out]\n2 errors generated.\n"
+    assert redacted(log, SOURCE) == "[output about files outside the source was omitted]\n2 errors generated.\n"
 
 
 def test_messages_of_headers_keep_the_file_name() -> None:
@@ -52,7 +52,7 @@ def test_messages_of_headers_keep_the_file_name() -> None:
 @pytest.mark.parametrize(
     ("line", "kept"),
     [
-        ("Stack dump: /home/me/zig clang -cc1 --token=abc", "[output about files outside the source was left out]"),
+        ("Stack dump: /home/me/zig clang -cc1 --token=abc", "[output about files outside the source was omitted]"),
         ("ld.lld: error: undefined symbol: f(int)", "ld.lld: error: undefined symbol: f(int)"),
         ("ld.lld: error: cannot open /home/me/secret/x.o: No such file", "ld.lld: error: cannot open x.o: No such file"),
         ("error: unable to open output file '/home/me/a/b.o'", "error: unable to open output file 'b.o'"),
