@@ -40,7 +40,7 @@ EXPECTED = {
     "histogram": [
         ("compile", "histogram.hip:9:33: use of undeclared identifier 'WAVES'"),
         ("verification", "bins ["),
-        ("guard", "host: line 8 is new"),
+        ("guard", "state: keeps state: known (line 8)"),
         ("measurement", "% more time"),
         ("accepted", TIME),
     ],
