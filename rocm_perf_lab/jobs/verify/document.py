@@ -49,8 +49,6 @@ class VerifyEvidence(Part):
     """Line of the candidate that a memory check or the compiler names."""
     guards: tuple[BrokenRule, ...] = ()
     command: tuple[str, ...] | None = None
-    details: str | None = None
-    """Further text of the trial: launch, fault, output of the build."""
 
 
 class UntakenBranch(Part):
