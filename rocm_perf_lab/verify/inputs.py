@@ -196,7 +196,7 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             choices = [1.0, 2.0, 3.0] if is_positive else [-2.0, -1.0, 1.0, 2.0, 3.0]
             return np.asarray(rng.choice(choices, values.shape))
         case "signs":
-            return values * rng.choice([-1.0, 1.0], size=values.shape)
+            return np.asarray(values * rng.choice([-1.0, 1.0], size=values.shape))
         case "large":
             return _of_both_signs(values, rng) * kind.factor
         case "zeros":
