@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 Edits = tuple[tuple[str, str], ...]
 
-SIZES = {"transpose": {"rows": 256, "cols": 256}, "layernorm": {"rows": 64, "cols": 1024}, "gemm_naive": {"m": 64, "n": 64, "k": 64},
-         "histogram": {"n": 65536}, "softmax": {"rows": 64, "cols": 1024}}  # fmt: skip
+SIZES = {
+    "transpose": {"rows": 256, "cols": 256},
+    "layernorm": {"rows": 64, "cols": 1024},
+    "gemm_naive": {"m": 64, "n": 64, "k": 64},
+    "histogram": {"n": 65536},
+    "softmax": {"rows": 64, "cols": 1024},
+}
 
 WRONG: dict[tuple[str, str], Edits] = {
     ("transpose", "square only"): (("output[(size_t)(y + step) * rows + x]", "output[(size_t)(y + step) * cols + x]"),),
