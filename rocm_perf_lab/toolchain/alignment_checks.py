@@ -23,6 +23,10 @@ _ASSUMED = re.compile(rf'"align"\(ptr{_SPACE} ({_NAME}), i64 (\d+)\)')
 _LOCAL = re.compile(
     rf"^\s+({_NAME}) = (?:alloca |(?:addrspacecast|getelementptr(?: \w+)*) (?:[^@]*?, )?ptr(?: addrspace\(\d+\))? ({_NAME}))"
 )
+_FACT = re.compile(r"\b(nonnull|noundef) align \d+|, !align !\d+")
+"""What the compiler may conclude from references and attributes: it would remove checks of the accesses."""
+_VALUE = re.compile(rf"ptr{_SPACE} noundef align (\d+) ({_NAME})")
+"""Parameter with the attribute `align_value`."""
 _DEBUG = re.compile(r"!dbg (!\d+)")
 _PRIVATE, _CONSTANT = 5, 4
 """Address spaces of local variables and of kernel arguments, whose alignment the compiler determines."""
@@ -63,17 +67,21 @@ def with_alignment_checks(ir: str) -> str:
 def _checked(function: list[str], spaces: set[int]) -> Iterator[str]:
     """Yield the lines of a function with a check before each access, and add the address spaces of the accesses."""
     local: set[str] = set()
+    arguments = [(int(space or 0), pointer, int(alignment)) for space, alignment, pointer in _VALUE.findall(function[0])]
     for line in function:
         made = _LOCAL.match(line)
         if made is not None and (made[2] is None or made[2] in local):
             local.add(made[1])
         debug = _DEBUG.search(line)
-        for space, pointer, alignment in _claims(line):
+        claims = [*_claims(line)]
+        if arguments and line.startswith("  store "):  # behind the local variables
+            claims, arguments = [*arguments, *claims], []
+        for space, pointer, alignment in claims:
             if alignment > 1 and pointer not in local and space not in (_PRIVATE, _CONSTANT):
                 spaces.add(space)
                 place = f", !dbg {debug[1]}" if debug else ""
                 yield f"  call void @{_name(space)}({_pointer(space)} {pointer}, i64 {alignment - 1}){place}"
-        yield line
+        yield line if "@llvm." in line else _FACT.sub(lambda fact: fact[1] or "", line)
 
 
 def _claims(line: str) -> Iterator[tuple[int, str, int]]:

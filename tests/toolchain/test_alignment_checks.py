@@ -52,3 +52,19 @@ def test_a_module_without_accesses_is_unchanged() -> None:
     module = "define void @f() !dbg !1 {\n  ret void\n}\n"
 
     assert with_alignment_checks(module) == module
+
+
+def test_alignment_of_references_does_not_remove_checks() -> None:
+    module = (
+        "define void @g(ptr noundef nonnull align 16 %0, ptr noundef align 32 %1) !dbg !1 {\n"
+        "  store i32 0, ptr %0, align 4, !dbg !2\n"
+        "  %3 = load ptr, ptr %0, align 8, !dbg !3, !align !9\n"
+        "  call void @h(ptr noundef nonnull align 16 dereferenceable(16) %3), !dbg !4\n"
+        "  ret void\n}\n"
+    )
+
+    checked = with_alignment_checks(module)
+
+    assert checks(checked) == [("%1", "31", "!2"), ("%0", "3", "!2"), ("%0", "7", "!3")]
+    assert "nonnull align" not in checked
+    assert "!align" not in checked

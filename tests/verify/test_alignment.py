@@ -136,6 +136,33 @@ RIGHT: dict[str, tuple[Literal["f32", "f16", "f64", "u8"], str, str]] = {
         "for (int i = skip + 4 * n + threadIdx.x; i < cols; i += 64) out[i] = in[i] + in[i];",
     ),
 }
+RIGHT |= {  # written after the rules
+    "bytes": (
+        "f32",
+        "",
+        "for (int i = threadIdx.x; i < cols; i += 64) { float v; const char* a = (const char*)(in + i); char* b = (char*)&v;"
+        " for (int k = 0; k < 4; k++) b[k] = a[k]; out[i] = v + v; }",
+    ),
+    "may alias": (
+        "f16",
+        "typedef unsigned int any __attribute__((aligned(2), may_alias));\n",
+        "for (int i = threadIdx.x; i < cols / 2; i += 64) { any v = ((const any*)in)[i]; __half2 h; __builtin_memcpy(&h, &v, 4);"
+        " h = __hadd2(h, h); __builtin_memcpy(out + 2 * i, &h, 4); }" + TAIL.format(width=2),
+    ),
+    "vectors in LDS": (
+        "f32",
+        "",
+        "__shared__ float4 row[16]; float* flat = (float*)row; for (int i = threadIdx.x; i < cols; i += 64) flat[i] = in[i];"
+        " __syncthreads(); for (int i = threadIdx.x; i < cols; i += 64) out[i] = row[i / 4].x * 0 + flat[i] + flat[i];",
+    ),
+    "register vector": (
+        "f32",
+        "",
+        "for (int i = threadIdx.x * 4; i < cols; i += 256) { float4 v = {in[i], i + 1 < cols ? in[i + 1] : 0,"
+        " i + 2 < cols ? in[i + 2] : 0, i + 3 < cols ? in[i + 3] : 0}; v += v; out[i] = v.x; if (i + 1 < cols) out[i + 1] = v.y;"
+        " if (i + 2 < cols) out[i + 2] = v.z; if (i + 3 < cols) out[i + 3] = v.w; }",
+    ),
+}
 WRONG: dict[str, tuple[Literal["f32", "f16", "f64", "u8"], str, str]] = {
     "float4": ("f32", "", vector("float4", 4)),
     "float2": ("f32", "", vector("float2", 2)),
@@ -160,6 +187,33 @@ WRONG: dict[str, tuple[Literal["f32", "f16", "f64", "u8"], str, str]] = {
         " for (int k = 0; k < 8; k++) { unsigned char c = v >> 8 * k; out[8 * i + k] = c + c; } }" + TAIL.format(width=8),
     ),
 }  # fmt: skip
+
+WRONG |= {  # written after the rules
+    "reference": (
+        "f32",
+        "__device__ float4 twice_of(const float4& v) { return v + v; }\n",
+        "for (int i = threadIdx.x; i < cols / 4; i += 64) { float4 v = twice_of(*(const float4*)(in + 4 * i));"
+        " __builtin_memcpy(out + 4 * i, &v, 16); }" + TAIL.format(width=4),
+    ),
+    "store only": (
+        "f32",
+        "",
+        "for (int i = threadIdx.x; i < cols / 2; i += 64) *(float2*)(out + 2 * i) = {in[2 * i] * 2, in[2 * i + 1] * 2};"
+        + TAIL.format(width=2),
+    ),
+    "double": (
+        "f32",
+        "",
+        "for (int i = threadIdx.x; i < cols / 2; i += 64) { double d = ((const double*)in)[i]; float v[2];"
+        " __builtin_memcpy(v, &d, 8); out[2 * i] = v[0] + v[0]; out[2 * i + 1] = v[1] + v[1]; }" + TAIL.format(width=2),
+    ),
+    "member of a structure": (
+        "f32",
+        "struct alignas(8) Pair { float a, b; };\n",
+        "for (int i = threadIdx.x; i < cols / 2; i += 64) { const Pair* p = (const Pair*)in + i; out[2 * i] = p->a + p->a;"
+        " out[2 * i + 1] = p->b + p->b; }" + TAIL.format(width=2),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", RIGHT)
