@@ -207,6 +207,46 @@ RIGHT = {
     ),
 }
 
+WRONG |= {  # written after the rules
+    "pointer steps of int": (
+        "scale",
+        """const float* in = x + (int)(blockIdx.x * cols); float* out = y + (size_t)blockIdx.x * cols;
+  for (int i = threadIdx.x; i < cols; i += 64) out[i] = 2.0f * in[i] + 1.0f;""",
+    ),
+    "unsigned 24-bit product": (
+        "scale",
+        "size_t base = __umul24(blockIdx.x, (unsigned)cols);\n" + ROWS_BASELINE.split("\n")[1],
+    ),
+    "half of the grid": (
+        "add",
+        "size_t i = ((size_t)(blockIdx.x & 0x3fffff)) * 256 + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f;",
+    ),
+    "tile index in float": (
+        "turn",
+        """int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;
+  if (r < rows && c < cols) y[(size_t)((float)c * rows) + r] = x[(size_t)r * cols + c];""",
+    ),
+}
+RIGHT |= {  # written after the rules
+    "last elements first": (
+        "add",
+        "size_t b = gridDim.x - 1 - blockIdx.x, i = b * 256 + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f;",
+    ),
+    "rows by pairs of columns": (
+        "scale",
+        """long base = (long)blockIdx.x * cols;
+  for (int i = 2 * threadIdx.x; i < cols; i += 128) {
+    y[base + i] = 2.0f * x[base + i] + 1.0f;
+    if (i + 1 < cols) y[base + i + 1] = 2.0f * x[base + i + 1] + 1.0f;
+  }""",
+    ),
+    "shifted last tile": (
+        "turn",
+        """int c0 = min((int)blockIdx.x * 16, cols > 16 ? cols - 16 : 0), c = c0 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;
+  if (r < rows && c < cols) y[(size_t)c * rows + r] = x[(size_t)r * cols + c];""",
+    ),
+}
+
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_narrow_index_is_wrong(place: Place, name: str) -> None:
