@@ -7,7 +7,7 @@ The bound of element `i` is
 - `scale_i = C * u * sqrt(sum_k e_ik^2)`: rounding errors of a right evaluation in f32 (f64 if the buffers are f64), with
   `u = 2^-24` and `C = 2.5`. `e_ik` is the change of the element when the operations of group `k` of the reference are
   perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two to four for other functions,
-  `growth(n)` roundings of the largest partial sum for a sum of `n` terms. One group contains the inputs, so that rearranged
+  `growth(n)` roundings of the largest partial sum for a sum of `n` terms. Further groups contain the inputs, so that rearranged
   formulas are allowed as far as the result depends on its inputs.
 - `step_i`: one unit in the last place of outputs with at most 16 bits.
 - `offset_i`: error of the unmodified kernel and of the expected value at this element.
@@ -25,6 +25,7 @@ ULPs", for elementary functions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -60,6 +61,9 @@ _LOW_PRECISION = 8.0
 """Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
 _BOTH = 2.0
 """Without a reference, the unmodified kernel and a rewrite both have an error."""
+_MOST_INPUT_GROUPS = 3
+_INPUT_REPEATS = 2
+"""Evaluations per group of inputs in small trials: errors of the elements of one input may cancel."""
 _DESCRIBED = 0.9
 """Share of elements that agree with a reference which describes the inputs."""
 PERTURBED_RUNS = 2
@@ -311,23 +315,31 @@ def _model(launch: Launch, **changes: Any) -> RoundingModel:
 
 
 def _perturbations(launch: Launch, first: RoundingModel, *, both_signs: bool) -> list[RoundingModel]:
-    """Return one model per group of operations; the last group contains the inputs."""
+    """Return one model per group of operations; the last groups contain the inputs."""
     elements = sum(a.data.size for a in launch.arguments if isinstance(a, BufferValue))
     most = _GROUPS if elements <= _LARGE_ELEMENTS else _GROUPS_OF_LARGE
     groups = max(1, min(first.operations, most))
     signs = (1.0, -1.0) if both_signs else (1.0,)
-    return [_model(launch, groups=groups, active=group, sign=sign) for group in range(groups + 1) for sign in signs]
+    repeats = 1 if elements > _LARGE_ELEMENTS else _INPUT_REPEATS
+    last = groups + _input_groups(launch) * repeats
+    return [_model(launch, groups=groups, active=group, sign=sign) for group in range(last) for sign in signs]
+
+
+def _input_groups(launch: Launch) -> int:
+    """Return the number of groups of inputs: errors of two inputs in one group may cancel."""
+    return max(1, min(len(_float_inputs(launch)), _MOST_INPUT_GROUPS))
 
 
 def _evaluated(description: KernelDescription, launch: Launch, model: RoundingModel) -> dict[str, NDArray[Any]] | None:
-    perturbs_inputs = model.active == model.groups
-    rng = np.random.default_rng([model.seed, model.groups])
+    numbers = count()
+    groups = _input_groups(launch)
+    rng = np.random.default_rng([model.seed, model.groups, max(model.active, 0)])
     unset = {a.name for a in launch.arguments if isinstance(a, BufferValue) and not a.is_set}
 
     def changed(name: str, value: Any) -> Any:
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or name in unset:
             return value
-        if perturbs_inputs:
+        if next(numbers) % groups == (model.active - model.groups) % groups and model.active >= model.groups:
             signs = rng.integers(0, 2, value.shape, np.int8) * np.int8(2) - np.int8(1)
             value = value * (1 + signs * (model.sign * model.amplitude))
         return model.wrap(value)
