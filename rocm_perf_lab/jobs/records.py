@@ -206,6 +206,7 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "compile_cached": verdict.compile_cached,
         "indistinguishable": verdict.is_indistinguishable,
         "correct": verdict.verification.passed if verdict.verification else None,
+        "uncovered": list(verdict.uncovered),
         "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
         "improvement": verdict.improvement,
         "by_counters": verdict.by_counters,

@@ -37,12 +37,14 @@ class Evaluation:
         runtime_ns: Runtime of the kernel in ns, measured or emulated depending on the device.
         share: Share of the kernel in the total time, with its headroom.
         counts: Exact counters of the launch, if the device has them.
+        uncovered: Branches that no trial took, one sentence each.
     """
 
     verification: VerificationResult
     runtime_ns: float
     share: KernelShare | None = None
     counts: ExactCounts | None = None
+    uncovered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

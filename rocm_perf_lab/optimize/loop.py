@@ -377,7 +377,7 @@ class ClosedLoop:
     def _measure(self, proposal: Proposal, built: BuiltCandidate, verdict: Verdict, progress: _Progress) -> Verdict:
         try:
             evaluation = self._bench.evaluate(proposal, built)
-            verdict = replace(verdict, verification=evaluation.verification)
+            verdict = replace(verdict, verification=evaluation.verification, uncovered=evaluation.uncovered)
             if not evaluation.verification.passed:
                 return replace(verdict, stage="verification", reason=str(evaluation.verification))
             acceptance = self._policy.acceptance(self._level(progress))

@@ -69,6 +69,7 @@ class Verdict:
         log: Output of the compiler, if compilation failed.
         counts: Exact counters of the launch, if the device has them.
         by_counters: Whether exact counters decided, since emulated times were indistinguishable.
+        uncovered: Branches that no trial took, one sentence each.
     """
 
     proposal: Proposal
@@ -89,6 +90,7 @@ class Verdict:
     log: str = ""
     counts: ExactCounts | None = None
     by_counters: bool = False
+    uncovered: tuple[str, ...] = ()
 
     @property
     def is_indistinguishable(self) -> bool:

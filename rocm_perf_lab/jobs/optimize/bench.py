@@ -126,7 +126,8 @@ class KernelBench:
         require_clean(profiled.findings, "of the proposal")
         evaluation = evaluation_of(profiled)
         checks = (*result.verification.checks, *evaluation.verification.checks)
-        return replace(evaluation, verification=VerificationResult(checks)), profiled
+        uncovered = tuple(branch.message for branch in result.uncovered)
+        return replace(evaluation, verification=VerificationResult(checks), uncovered=uncovered), profiled
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """Compare two sources by pairs of times in random order, or by one emulated time each."""
