@@ -57,7 +57,7 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a search may change.
+    """Sizes, scalars and inputs that a search may change.
 
     Args:
         given: Described values of the sizes.
@@ -95,7 +95,7 @@ class BranchSearch:
     """Proposes points, and learns from the coverage that they reached.
 
     Args:
-        space: What may be changed.
+        space: Sizes, scalars and inputs that may be changed.
         coverage: Coverage of the trials so far.
         recorded: Sizes of the trial in which the operands of comparisons in `coverage` were recorded.
         witnesses: Sizes of the first trials that observed an outcome, by address; by the address of a block and no outcome, of
