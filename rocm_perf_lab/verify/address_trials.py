@@ -54,7 +54,7 @@ class AddressTrials:
         self._alignment: AlignmentTrials | None = None
 
     def record_baseline(self, source: Path, trials: Sequence[BaselineTrial], policy: TrialPolicy) -> tuple[str, ...]:
-        """Run the unmodified kernel, and return notes on what it does not support.
+        """Run the unmodified kernel, and return notes on shapes that it does not support.
 
         Args:
             source: The unmodified source.

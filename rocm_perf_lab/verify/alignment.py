@@ -50,7 +50,7 @@ class AlignmentAssumption:
 
 @dataclass(frozen=True)
 class AlignmentResult:
-    """What a source assumes: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
+    """Result of a source: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
 
     reason: str | None = None
     assumptions: tuple[AlignmentAssumption, ...] = ()
@@ -66,7 +66,7 @@ class PlacedRunner:
         self._alignments = alignments
 
     def release(self) -> None:
-        """Free what the runner keeps between trials."""
+        """Free the code that the runner keeps between trials."""
         self._runner.release()
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
@@ -97,7 +97,7 @@ class AlignmentTrials:
         self._buffers = {a.name: _Alignment(DTYPES[a.dtype].itemsize, a.alignment) for a in buffers}
 
     def record_baseline(self, source: Path) -> tuple[str, ...]:
-        """Drop trials in which the unmodified source itself is misaligned, and record what it assumes; return notes."""
+        """Drop trials in which the unmodified source itself is misaligned, and record its assumptions; return notes."""
         failed = {trial.trial.name: place for trial in self._trials if (place := self._failure(trial, source, {})) is not None}
         self._trials = tuple(trial for trial in self._trials if trial.trial.name not in failed)
         self._known = {found.buffer: found.alignment for found in self._assumptions(source)}

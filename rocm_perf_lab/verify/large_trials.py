@@ -135,7 +135,7 @@ class LargeTrials:
         return tuple(f"not decided for {len(found)} large shapes, such as the {found[0]}" for found in undecided.values())
 
     def check(self, source: Path) -> LargeResult:
-        """Run the workgroups of a rewrite and compare what it writes."""
+        """Run the workgroups of a rewrite and compare its results."""
         notes: list[str] = []
         baseline = {recorded.launch.launch.code_object.sha256 for recorded in self._recorded}
         self._translators = {key: value for key, value in self._translators.items() if key[0] in baseline}

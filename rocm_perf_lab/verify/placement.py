@@ -1,4 +1,4 @@
-"""Addresses of the buffers of a trial: divisible by what the description promises, and by no larger power of two."""
+"""Addresses of the buffers of a trial: divisible by the promised alignment, and by no larger power of two."""
 
 from __future__ import annotations
 

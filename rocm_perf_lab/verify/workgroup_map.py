@@ -1,4 +1,4 @@
-"""Which workgroup writes an element, learned from the first elements that a few workgroups write: :class:`WorkgroupMap`."""
+"""Map from elements to the workgroups that write them, learned from a few workgroups: :class:`WorkgroupMap`."""
 
 from __future__ import annotations
 

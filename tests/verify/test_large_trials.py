@@ -137,7 +137,7 @@ WRONG = {
         "float f = (float)blockIdx.x * 256.0f + threadIdx.x; size_t i = (size_t)f; if (i < n) y[i] = x[i] + 1.0f;",
     ),
     "int index": ("add", "int i = blockIdx.x * 256 + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f;"),
-    "int index, negative ones left out": (
+    "int index, negative ones skipped": (
         "add",
         "int i = blockIdx.x * 256 + threadIdx.x; if (i >= 0 && i < n) y[i] = x[i] + 1.0f;",
     ),
@@ -156,7 +156,7 @@ WRONG = {
         """int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;
   if (r < rows && c < cols) y[(size_t)c * rows + r] = x[r * cols + c];""",
     ),
-    "last rows left out": ("scale", "if (blockIdx.x >= 1u << 20) return;\n  " + ROWS_BASELINE),
+    "last rows skipped": ("scale", "if (blockIdx.x >= 1u << 20) return;\n  " + ROWS_BASELINE),
 }
 RIGHT = {
     "unsigned index": ("add", "unsigned i = blockIdx.x * 256 + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f;"),
