@@ -1,8 +1,8 @@
 """Checks of alignment that a source assumes, inserted into LLVM IR before optimisation: `with_alignment_checks(ir) -> str`.
 
 Before optimisation, the alignment of a load or store is that of the type, or of an attribute, in the source. Later passes merge
-accesses and prove alignments, so machine code does not show the assumptions of the source. UBSan (`-fsanitize=alignment`) has no checks
-of copies of structures such as `float4`. Each access traps if its address is not a multiple of its alignment.
+accesses and prove alignments, so machine code does not show the assumptions of the source. UBSan (`-fsanitize=alignment`) has no
+checks of copies of structures such as `float4`. Each access traps if its address is not a multiple of its alignment.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class CorrectnessChecker:
         runners: Runners of trials, in order; the first one also records the unmodified kernel.
         policy: Allowed differences and the seed; without a seed, a secret one is drawn.
         notes: Trials that the unmodified kernel does not support.
-        addresses: Trials of alignment and of large buffers on the emulator; None leaves them out.
+        addresses: Trials of alignment and of large buffers on the emulator, or None.
     """
 
     description: KernelDescription
