@@ -215,7 +215,7 @@ def _worker_run(
             errors="replace",
             check=False,
         )
-    readable = [Path(path) for path in (*imports, _WORKER.parent)]
+    readable = [*map(Path, imports), _WORKER.parent]
     ended = sandbox.run(command, directory, readable=readable, cwd=source_dir, variables=variables)
     if ended.reason is not None:
         raise CompileError(

@@ -115,8 +115,7 @@ def _of_block(block: BasicBlock, outcomes: Mapping[int, Outcome]) -> Iterator[Op
             yield from _of_branch(instruction, seen)
         elif _starts_region(instructions, place):
             if seen is not Outcome.NONE and not seen & Outcome.TRUE:
-                following = instruction.address + instruction.size
-                yield OpenCondition(instruction, ProbeKind.LANES, Outcome.TRUE, following)
+                yield OpenCondition(instruction, ProbeKind.LANES, Outcome.TRUE, instruction.address + instruction.size)
         elif name.startswith(("S_CMP", "S_BITCMP")):
             if _selects(instructions[place + 1 :]):
                 yield from _of_selection(instruction, ProbeKind.SCALAR_COMPARISON, seen)
