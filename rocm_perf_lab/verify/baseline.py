@@ -18,7 +18,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.comparison import BaselineTrial, buffer_contents, same_bytes
-from rocm_perf_lab.verify.inputs import HARSH, WITHOUT_REFERENCE
+from rocm_perf_lab.verify.inputs import HARSH, PARTIAL, WITHOUT_REFERENCE
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
 from rocm_perf_lab.verify.tolerances import (
@@ -120,6 +120,8 @@ class BaselineRecorder:
             tolerances=dict(self.description.tolerance),
         )
         baseline = self._with_tolerances(baseline, {})
+        if trial.inputs in PARTIAL:
+            baseline = replace(baseline, ignored=_undecided(baseline))
         self.recorded.append(baseline)
         return baseline
 
@@ -192,7 +194,7 @@ class BaselineRecorder:
 
     def _declared(self, trial: Trial) -> dict[str, Tolerance]:
         """Return the declared tolerances that apply to a trial: an absolute one is for the described inputs and scalars."""
-        is_harsh = trial.inputs in HARSH or bool(trial.scalars)
+        is_harsh = trial.inputs in HARSH | PARTIAL or bool(trial.scalars)
         return {n: t for n, t in self.description.tolerance.items() if not is_harsh or t.note is not None or t.atol == 0}
 
     def _expected(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
@@ -202,7 +204,7 @@ class BaselineRecorder:
             UnsupportedTrial: The unmodified kernel differs from its reference.
         """
         if self.description.reference == BASELINE:
-            if trial.inputs in HARSH:
+            if trial.inputs in HARSH | PARTIAL:
                 raise UnsupportedTrial("the tolerance for such inputs is unknown", where=f"trial: {trial.name}")
             return self._own_outputs(trial, launch, outputs)
         if trial.inputs in WITHOUT_REFERENCE or trial.inputs == "zeros":
@@ -216,6 +218,9 @@ class BaselineRecorder:
             assert bounds is not None
             shaped = shaped.model_copy(update={"tolerance": self._declared(trial)})
             checks = verify_outputs(outputs, reference, supported_tolerances(shaped, bounds, reference))
+        if trial.inputs in PARTIAL:
+            self._bounds[trial.name] = bounds
+            return {**self._own_outputs(trial, launch, outputs), **reference}
         if not checks.passed:
             if trial.scalars and self._ignores_scalars(trial, launch, reference):
                 return self._own_outputs(trial, launch, outputs)
@@ -261,6 +266,24 @@ class Refusals:
         for subject, reasons in self._reasons.items():
             times = f" ({self._counts[subject]} trials)" if self._counts[subject] > 1 else ""
             yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
+
+
+def _undecided(baseline: BaselineTrial) -> dict[str, NDArray[np.bool_]]:
+    """Return the elements of outputs that are not finite, or for which the unmodified kernel differs from its reference.
+
+    Raises:
+        UnsupportedTrial: These are all elements.
+    """
+    ignored: dict[str, NDArray[np.bool_]] = {}
+    with np.errstate(invalid="ignore", over="ignore"):
+        for name, expected in baseline.expected.items():
+            want, got = expected.astype(np.float64), baseline.outputs[name].astype(np.float64)
+            tolerance = baseline.tolerances.get(name)
+            limits = tolerance if isinstance(tolerance, np.ndarray) else np.zeros(want.shape)
+            ignored[name] = ~(np.isfinite(want) & np.isfinite(got) & (np.abs(want - got) <= np.nan_to_num(limits)))
+    if all(bool(mask.all()) for mask in ignored.values()):
+        raise UnsupportedTrial("the unmodified kernel differs from its reference", where=f"trial: {baseline.trial.name}")
+    return ignored
 
 
 def _constant(value: bool, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.bool_]]:

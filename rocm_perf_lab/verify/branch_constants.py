@@ -77,6 +77,13 @@ def find_constants(program: Program, open_ones: Iterable[OpenCondition], source:
     )
 
 
+def floats_of(source: str) -> tuple[float, ...]:
+    """Return the floating-point numbers in a source in order, without repetition and without integers."""
+    numbers = (match["float"] for match in _NUMBER.finditer(_COMMENTS.sub(" ", source)))
+    values = (float(number.replace("'", "")) for number in numbers if number is not None)
+    return tuple(dict.fromkeys(value for value in values if value and math.isfinite(value)))
+
+
 def _sizes(numbers: Iterable[int | float]) -> tuple[int, ...]:
     whole = (int(n) for n in numbers if isinstance(n, int))
     return tuple(dict.fromkeys(n for n in whole if 0 < n < _LARGEST_SIZE))

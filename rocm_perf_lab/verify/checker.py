@@ -136,7 +136,7 @@ class CorrectnessChecker:
             reason = f"{uncovered[0].message} (optimizer.verification.require_coverage)"
             return CorrectnessResult(VerificationResult(tuple(checks)), reason, self.trials, uncovered=uncovered)
         compared = VerificationResult(tuple(checks))
-        placed = self.addresses.check(source) if self.addresses is not None else None
+        placed = self.addresses.check(source, self._for_constants(source)) if self.addresses is not None else None
         if placed is None:
             return CorrectnessResult(compared, None, self.trials, uncovered=uncovered)
         return CorrectnessResult(
@@ -222,7 +222,7 @@ class CorrectnessChecker:
         assert self._plan is not None
         text = source.read_text(encoding="utf-8", errors="replace")
         for trial in list(self._plan.for_constants([text]))[:_MOST_ADDED]:
-            baseline = self._plan.added(trial)
+            baseline = self._further(trial) if trial.inputs == "planted" else self._plan.added(trial)
             if baseline is not None:
                 yield baseline
 

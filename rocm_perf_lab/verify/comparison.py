@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class BaselineTrial:
         instructions: Wave instructions of the longest dispatch.
         tolerances: Tolerance of each output, or the allowed absolute error of each element.
         is_exact: Sums and products of these inputs are exact, and so are the expected outputs.
+        ignored: Elements of outputs that are not compared.
     """
 
     trial: Trial
@@ -54,11 +55,13 @@ class BaselineTrial:
     instructions: int
     tolerances: Mapping[str, Tolerance | NDArray[np.float64]]
     is_exact: bool = False
+    ignored: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = [*self.expected.values(), *self.outputs.values(), *self.stable.values(), *self.untouched.values()]
+        arrays += self.ignored.values()
         arrays += [t for t in self.tolerances.values() if isinstance(t, np.ndarray)]
         return sum({id(array): array.nbytes for array in arrays}.values())
 
@@ -85,6 +88,7 @@ def compare_run(
         return broken
     got = {n: np.where(baseline.untouched[n], baseline.outputs[n], run.buffers[n]) for n in baseline.outputs}
     want = {n: np.where(baseline.untouched[n], baseline.outputs[n], baseline.expected[n]) for n in baseline.outputs}
+    want = {n: np.where(baseline.ignored[n], got[n], w) if n in baseline.ignored else w for n, w in want.items()}
     if not policy.reassociate:
         return [_identical(name, got[name], baseline.outputs[name], baseline.stable[name]) for name in got]
     if policy.nan == "ignore":

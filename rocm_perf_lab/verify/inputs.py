@@ -16,7 +16,7 @@ from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, Inte
 from rocm_perf_lab.languages.data_types import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Inputs = Literal[
     "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
-    "special", "ties", "denormal", "content", "planted",
+    "special", "ties", "denormal", "extremes", "content", "planted",
 ]  # fmt: skip
 
 INPUT_NAMES: dict[Inputs, str] = {
@@ -44,6 +44,7 @@ INPUT_NAMES: dict[Inputs, str] = {
     "special": "inputs with NaN, infinity, zeros and subnormals",
     "ties": "inputs with equal elements",
     "denormal": "subnormal inputs",
+    "extremes": "rows of extreme values",
     "content": "outputs with initial content",
     "planted": "inputs with chosen values",
 }
@@ -51,13 +52,17 @@ HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denorma
 """Rounding errors may exceed a tolerance that was chosen for the described inputs."""
 WITHOUT_REFERENCE: frozenset[Inputs] = frozenset({"special", "content", "planted"})
 """The outputs of the unmodified kernel are expected if the reference does not define these inputs."""
+PARTIAL: frozenset[Inputs] = frozenset({"extremes"})
+"""Only elements for which the unmodified kernel equals its reference are compared; others may overflow."""
 FACTORS: dict[Inputs, tuple[float, ...]] = {
     "huge": (2.0**10, 2.0**6),
     "tiny": (2.0**-20, 2.0**-8),
     "large": (64.0, 8.0, 1.0),
 }
 """Factors of the described inputs; the first that the unmodified kernel supports is used."""
-_FOR_INTEGERS: frozenset[Inputs] = frozenset({"constant", "ascending", "descending", "spike", "zeros", "ties", "signs"})
+_FOR_INTEGERS: frozenset[Inputs] = frozenset(
+    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes"}
+)
 FLOATS = ("f16", "bf16", "f32", "f64")
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
 """The last two: a subnormal float, and a number near the largest half."""
@@ -71,6 +76,8 @@ _SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
 """Probability of a large element at the end of a row, at its beginning, next to the end of a tile, and anywhere."""
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
+_MAGNITUDES = (1e3, 1e5, 1e10, 1e20, 1e29, 1e31, 2e38)
+"""Initial values of a maximum or minimum that stand for infinity are often next to these."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,16 @@ def planted(data: NDArray[Any], values: tuple[float | None, ...], low: float, hi
     return changed.reshape(data.shape)
 
 
+def next_to(values: Iterable[float]) -> tuple[float | None, ...]:
+    """Return values to plant: each of the given ones, the f32 below and above it and its negative, between random ones."""
+    wanted: list[float | None] = []
+    for value in values:
+        single = np.float32(value)
+        below, above = np.nextafter(single, np.float32(-np.inf)), np.nextafter(single, np.float32(np.inf))
+        wanted += [float(single), None, float(below), float(above), None, -float(single)]
+    return (*wanted, None) if wanted else ()
+
+
 def _is_float(data: NDArray[Any]) -> bool:
     return data.dtype.kind == "f" or "float" in data.dtype.name
 
@@ -171,6 +188,8 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
             return rng.choice(np.array([low, high]), data.shape).astype(data.dtype)
         case "ties":
             return rng.choice(data.reshape(-1)[:3], data.shape)
+        case "extremes":
+            return _by_rows(data, lambda number, row: np.full_like(row, (low, high)[number % 2]) if number % 3 else row)
         case _:
             return data
 
@@ -207,6 +226,8 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             return changed
         case "ties":
             return rng.choice(values.reshape(-1)[:3], values.shape)
+        case "extremes":
+            return _extremes(values, rng, np.inf if data.dtype.itemsize > 2 else 6e4)
         case _:
             steps = rng.integers(1, _LARGEST_DENORMAL_STEPS, values.shape)
             signs = 1.0 if is_positive else rng.choice([-1.0, 1.0], values.shape)
@@ -241,6 +262,33 @@ def _spiked(values: NDArray[Any], rng: np.random.Generator, draw: Callable[[int]
     chosen = np.choose(rng.choice(len(choices), len(rows), p=_SPIKE_PLACES), choices).astype(np.int64)
     rows[np.arange(len(rows)), chosen] = draw(len(rows))
     return rows.reshape(values.shape)
+
+
+def _extremes(values: NDArray[np.float64], rng: np.random.Generator, largest: float) -> NDArray[np.float64]:
+    """Return rows that are random, of one large magnitude and sign, infinite as a whole, or infinite in one element."""
+    start = int(rng.integers(0, 4 * len(_MAGNITUDES)))
+
+    def changed(number: int, row: NDArray[Any]) -> NDArray[Any]:
+        turn, kind = divmod(start + number, 4)
+        sign = -1.0 if turn % 3 else 1.0
+        match kind:
+            case 0:
+                return row
+            case 1:
+                return np.full_like(row, sign * np.inf)
+            case 2:
+                magnitude = min(_MAGNITUDES[turn % len(_MAGNITUDES)], largest / 2)
+                return sign * magnitude * (1 + 0.5 * rng.random(row.shape))
+            case _:
+                return np.where(np.arange(row.size) == rng.integers(0, max(row.size, 1)), sign * np.inf, row)
+
+    return _by_rows(values, changed)
+
+
+def _by_rows(values: NDArray[Any], changed: Callable[[int, NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+    """Return values with each row replaced; a one-dimensional array is one row."""
+    rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
+    return np.stack([changed(number, row) for number, row in enumerate(rows)]).reshape(values.shape)
 
 
 def _of_both_signs(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

@@ -15,7 +15,8 @@ import numpy as np
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
 from rocm_perf_lab.verify.baseline import Refusals
-from rocm_perf_lab.verify.inputs import InputKind, is_accumulated, possible_inputs
+from rocm_perf_lab.verify.branch_constants import floats_of
+from rocm_perf_lab.verify.inputs import InputKind, is_accumulated, next_to, possible_inputs
 from rocm_perf_lab.verify.shapes import (
     Cost,
     Shape,
@@ -29,7 +30,7 @@ from rocm_perf_lab.verify.shapes import (
     workgroups,
 )
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
-from rocm_perf_lab.verify.trials import in_place_pairs, scalar_choices, trial_of
+from rocm_perf_lab.verify.trials import in_place_pairs, scalar_choices, scalar_values, trial_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ _SPECIAL_FACTORS = ((1, 3), (2, 0), (1, 17), (4, 5), (8, 1), (16, 7))
 _SLOTS_OF_RANDOM = 2
 """Of as many shapes, one has random inputs and the others one of the distributions in turn."""
 _MOST_BYTES = 512 << 20
+_MOST_PLANTED = 8
+"""Floating-point numbers of a rewrite that elements of inputs take."""
 _TIMES_OF_BASE = 2
 _LEAST_SHAPES = 100
 _RANDOM = InputKind("random")
@@ -123,6 +126,9 @@ class TrialPlan:
 
     def for_constants(self, texts: Sequence[str]) -> Iterator[Trial]:
         """Return trials with sizes next to the integers of sources, except those of the unmodified source."""
+        floats = dict.fromkeys(value for text in texts for value in floats_of(text))
+        own = set(floats_of(self._text()))
+        yield from self._planted([value for value in floats if value not in own][:_MOST_PLANTED])
         known = self._constants()
         new = set[int]().union(*(constants_of(text) for text in texts)) - known
         if not new:
@@ -148,9 +154,17 @@ class TrialPlan:
             self._added[trial.name] = self.recorder.further(trial, most or self._most(_SHARE))
         return self._added[trial.name]
 
+    def _planted(self, values: Sequence[float]) -> Iterator[Trial]:
+        """Return trials in which elements of inputs equal given values or are next to them."""
+        kind = InputKind("planted", values=next_to(values))
+        if kind.values and possible_inputs(self._description):
+            yield from (self._trial(shape, kind) for shape in self._special[:2])
+
+    def _text(self) -> str:
+        return self.recorder.source.read_text(encoding="utf-8", errors="replace")
+
     def _constants(self) -> set[int]:
-        text = self.recorder.source.read_text(encoding="utf-8", errors="replace")
-        return constants_of(text) | tiles_of(self._description)
+        return constants_of(self._text()) | tiles_of(self._description)
 
     def _shape_plan(self, share: int = _SMALL_SHARE) -> ShapePlan:
         return ShapePlan(self._description, self._sizes, self.seed, self._cost, self._most(share))
@@ -306,6 +320,8 @@ class TrialPlan:
                 known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
                 self._attempt(self._trial(shape, InputKind("content")), "outputs with initial content", known)
         self._attempt(self._trial(shapes[0], InputKind("described")), "inputs as described")
+        for trial in self._planted(scalar_values(self._description)):
+            self._attempt(trial, "")
         if any(kind.inputs == "exact" for kind in self._kinds):  # terms omitted only there are within the error of a long sum
             self._attempt(self._trial(Shape(dict(self._description.params), "described"), InputKind("exact")), "")
         for number, scalars in enumerate(scalar_choices(self._description)):

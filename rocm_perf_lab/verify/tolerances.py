@@ -9,7 +9,7 @@ The bound of element `i` is
   perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two to four for other functions,
   `growth(n)` roundings of the largest partial sum for a sum of `n` terms. Further groups contain the inputs, so that rearranged
   formulas are allowed as far as the result depends on its inputs.
-- `step_i`: one unit in the last place of outputs with at most 16 bits.
+- `step_i`: one unit in the last place of outputs with at most 16 bits, and the smallest normal f32 of computed outputs.
 - `offset_i`: error of the unmodified kernel and of the expected value at this element.
 - `factor`: 1, or twice the largest error of the unmodified kernel in units of `scale`, if that is larger: a kernel with
   intermediate results in f16 allows the same in a rewrite.
@@ -78,7 +78,7 @@ class OutputBound:
 
     Args:
         scale: Errors of an evaluation with accumulation in f32 or f64.
-        step: Unit in the last place of an output with at most 16 bits, otherwise 0.
+        step: Unit in the last place of an output with at most 16 bits, and the smallest normal f32 unless values are copied.
         offset: Error of the unmodified kernel and of the expected value.
         ratio: Largest error of the unmodified kernel in units of `scale`; 0 if unknown.
         limit: Largest factor.
@@ -358,7 +358,8 @@ def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, o
     if not operations and not changes.squares.any():
         return OutputBound(zeros, _step(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
     scale, roundoff = np.sqrt(changes.squares) * unit, UNIT_ROUNDOFF * unit
-    return OutputBound(scale, _step(rounded), offset, limit=limit, exact=changes.exact, roundoff=roundoff)
+    step = _step(rounded) + SMALLEST_NORMAL  # hardware functions may flush a smaller result to zero
+    return OutputBound(scale, step, offset, limit=limit, exact=changes.exact, roundoff=roundoff)
 
 
 def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) -> OutputBound:

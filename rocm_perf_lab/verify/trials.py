@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.core.expressions import evaluate
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import (
@@ -24,7 +25,7 @@ from rocm_perf_lab.languages.arguments import (
     UniformInit,
 )
 from rocm_perf_lab.languages.data_types import DTYPES
-from rocm_perf_lab.verify.inputs import INPUT_NAMES, InputKind, changed_values
+from rocm_perf_lab.verify.inputs import FLOATS, INPUT_NAMES, InputKind, changed_values
 from rocm_perf_lab.verify.shapes import compiled_names, size_names
 
 if TYPE_CHECKING:
@@ -165,6 +166,16 @@ def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
             number = value if isinstance(value, int | float) else 1.0
             found += [ScalarChoice({}, {name: other}) for other in _others(dtype, number)]
     return tuple(found)
+
+
+def scalar_values(description: KernelDescription) -> tuple[float, ...]:
+    """Return the values of floating-point scalar arguments: inputs are often compared with them."""
+    found = [
+        evaluate(value, description.params, where=f"kernel.arguments.{name}")
+        for name, dtype, value in _scalars(description)
+        if dtype in FLOATS
+    ]
+    return tuple(dict.fromkeys(float(value) for value in found))
 
 
 def _scalars(description: KernelDescription) -> list[tuple[str, str, int | float | str]]:
