@@ -11,6 +11,7 @@ import keyword
 import math
 import operator
 import tokenize
+from functools import lru_cache
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,8 @@ def evaluate(expression: Number | str, names: Mapping[str, Any], *, where: str) 
     """
     if not isinstance(expression, str):
         return expression
+    if expression in names:  # most shapes are a name, and an evaluator takes longer than the rest
+        return names[expression]
     return _run(expression, names, dict(_SCALAR_FUNCTIONS), where)
 
 
@@ -112,10 +115,25 @@ def _run(
         operators={**DEFAULT_OPERATORS, **(operators or {})},
     )
     try:
-        return evaluator.eval(_with_renamed_keywords(expression.strip(), renamed))
+        text = _with_renamed_keywords(expression.strip(), renamed)
+        return evaluator.eval(text, _parsed(text))
     except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError, AttributeError) as error:
         known = ", ".join(sorted(names)) or "none"
         raise ExpressionError(f"cannot evaluate {expression!r}: {error}", where=where, hint=f"known names: {known}") from error
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.stmt:
+    """Return the syntax tree of an expression; evaluation does not change it.
+
+    Raises:
+        InvalidExpression: The text is empty.
+        SyntaxError: It is no expression.
+    """
+    from simpleeval import SimpleEval
+
+    parsed: ast.stmt = SimpleEval.parse(text)
+    return parsed
 
 
 def _with_renamed_keywords(expression: str, renamed: Mapping[str, str]) -> str:
