@@ -22,6 +22,7 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
 from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
+from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.structures import EXEC, LANES, VCC, MachineState, WaveState
 from rocm_perf_lab.emulator.translate.function import kernel_ir, resume_id
 from rocm_perf_lab.toolchain.compilers import find_compiler
@@ -183,9 +184,9 @@ class Snippets:
         native = codes[0] if optimised else codes[1]
         if text in self.unsupported:
             raise AssertionError(self.unsupported[text])
-        counters = (ctypes.c_uint64 * (2 * len(program.blocks)))()
-        wave.block_executions = ctypes.addressof(counters)
-        wave.block_active_lanes = ctypes.addressof(counters) + ctypes.sizeof(counters) // 2
+        executions = (ctypes.c_uint64 * (len(program.blocks) + PROBE_WORDS * len(program.probes)))()
+        active_lanes = (ctypes.c_uint64 * len(program.blocks))()
+        wave.block_executions, wave.block_active_lanes = ctypes.addressof(executions), ctypes.addressof(active_lanes)
         wave.mode, wave.resume, wave.slice = self.mode, resumes[text], 1 << 40
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)(ctypes.addressof(wave))
 
