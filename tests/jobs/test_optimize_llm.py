@@ -231,7 +231,8 @@ def test_an_endpoint_that_never_answers_ends_the_run_with_an_error(workplace: Pa
 @pytest.mark.slow
 def test_a_killed_run_resumes_with_the_same_result(workplace: Path, softmax: Run, capsys: pytest.CaptureFixture[str]) -> None:
     directory, store = workplace / "killed", f"sqlite:///{workplace}/killed.db"
-    words = ["+experiment=softmax_llm", *SMALL["softmax"], NARROW, "optimizer.proposer=recorded", f"hydra.run.dir={directory}"]
+    small = [*SMALL["softmax"], NARROW, *SEEDS]
+    words = ["+experiment=softmax_llm", *small, "optimizer.proposer=recorded", f"hydra.run.dir={directory}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "rocm_perf_lab", *words, f"tracking.uri={store}"],
         stdout=subprocess.DEVNULL,
