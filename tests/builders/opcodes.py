@@ -21,8 +21,8 @@ import numpy as np
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
-from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
 from rocm_perf_lab.emulator.probes import PROBE_WORDS
+from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
 from rocm_perf_lab.emulator.structures import EXEC, LANES, VCC, MachineState, WaveState
 from rocm_perf_lab.emulator.translate.function import kernel_ir, resume_id
 from rocm_perf_lab.toolchain.compilers import find_compiler
