@@ -17,6 +17,7 @@ from rocm_perf_lab.emulator.faults import KernelTrap
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.toolchain.compiler_run import CompileError
+from rocm_perf_lab.verify.assumptions import BUDGET_FACTOR, broken_condition, line_of
 from rocm_perf_lab.verify.comparison import compare_run
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 _POISON = 3
 _SHAPES = 6
 _MOST_BYTES = 1 << 24
-_BUDGET_FACTOR = 8
-"""Checks add instructions, and local variables whose address they read stay in memory."""
+_MOST_INSTRUCTIONS = 1 << 18
+"""Wave instructions of one trial; a build whose accesses trap executes several times as many."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,14 @@ class AlignmentTrials:
 
         With the promised alignment only traps count: the ordinary trials find everything else.
         """
-        runner, budget = PlacedRunner(self._runner, alignments), _BUDGET_FACTOR * baseline.budget
+        runner, budget = PlacedRunner(self._runner, alignments), BUDGET_FACTOR * baseline.budget
         try:
             run, launch = self._executor.run(baseline.trial, source, _POISON, runner, budget)
         except CompileError:
             raise
         except KernelTrap as error:
-            return f"{_line(error)}misaligned: the source states an alignment that the address does not have"
+            condition = broken_condition(error, source)
+            return condition or f"{line_of(error)}misaligned: the source states an alignment that the address does not have"
         except LabError as error:
             return error.what if alignments else None
         if not alignments:
@@ -187,13 +189,7 @@ def _chosen(trials: Sequence[BaselineTrial]) -> tuple[BaselineTrial, ...]:
         known = any(other.trial.params == trial.params for other in found)
         if usual and not known and baseline.nbytes <= _MOST_BYTES:
             found.append(baseline)
+    found = [baseline for baseline in found if baseline.instructions <= _MOST_INSTRUCTIONS] or found[:1]
     if len(found) <= _SHAPES:
         return tuple(found)
     return tuple(found[round(k * (len(found) - 1) / (_SHAPES - 1))] for k in range(_SHAPES))
-
-
-def _line(error: LabError) -> str:
-    """Return the source line of a trap with a colon, or nothing."""
-    parts = (error.where or "").split("; ")
-    line = next((part for part in parts[1:] if ":" in part and not part.startswith(("workgroup", "lanes"))), None)
-    return f"{line}: " if line else ""
