@@ -1,8 +1,10 @@
-"""Checks of alignment that a source assumes, inserted into LLVM IR before optimisation: `with_alignment_checks(ir) -> str`.
+"""Checks of what a source promises the compiler, inserted into LLVM IR before optimisation: `with_alignment_checks(ir) -> str`.
 
-Before optimisation, the alignment of a load or store is that of the type, or of an attribute, in the source. Later passes merge
-accesses and prove alignments, so machine code does not show the assumptions of the source. UBSan (`-fsanitize=alignment`) has no
-checks of copies of structures such as `float4`. Each access traps if its address is not a multiple of its alignment.
+The promises are alignments of accesses, conditions (`__builtin_assume`, `[[assume]]`) and places that are never reached
+(`__builtin_unreachable`, the end of a function without `return`). Before optimisation, the alignment of a load or store is that
+of the type, or of an attribute, in the source. Later passes merge accesses, prove alignments and drop conditions, so machine
+code does not show the promises. UBSan (`-fsanitize=alignment`) has no checks of copies of structures such as `float4`.
+Accesses trap if their address is not a multiple of their alignment. Conditions and unreachable places have other trap numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _NAME = r'%(?:[\w.$-]+|"[^"]*")'
 _SPACE = r"(?: addrspace\((\d+)\))?"
@@ -27,9 +29,17 @@ _FACT = re.compile(r"\b(nonnull|noundef) align \d+|, !align !\d+")
 """What the compiler may conclude from references and attributes: it would remove checks of the accesses."""
 _VALUE = re.compile(rf"ptr{_SPACE} noundef align (\d+) ({_NAME})")
 """Parameter with the attribute `align_value`."""
+_CONDITION = re.compile(r"^\s+call void @llvm\.assume\(i1 (?:noundef )?([^\s)]+)\)(?! \[)")
+_UNREACHABLE = re.compile(r"^\s+unreachable\b")
+_INCOMING = re.compile(rf"\[ ({_NAME}), ")
+_DEFINED = re.compile(rf"^\s+({_NAME}) = ")
 _DEBUG = re.compile(r"!dbg (!\d+)")
 _PRIVATE, _CONSTANT = 5, 4
 """Address spaces of local variables and of kernel arguments, whose alignment the compiler determines."""
+ASSUMPTION_TRAP = 0x41
+"""Number of the trap of a false condition of `__builtin_assume`."""
+UNREACHABLE_TRAP = 0x42
+"""Number of the trap of a reached place that the source declares unreachable."""
 
 
 def checks_identity() -> str:
@@ -38,7 +48,7 @@ def checks_identity() -> str:
 
 
 def with_alignment_checks(ir: str) -> str:
-    """Return textual LLVM IR whose accesses of global memory and LDS trap if they are misaligned.
+    """Return textual LLVM IR that traps if an access of global memory or LDS is misaligned or an assumption is false.
 
     Only functions with debug information are changed: the others are libraries.
 
@@ -47,6 +57,7 @@ def with_alignment_checks(ir: str) -> str:
     """
     lines: list[str] = []
     spaces: set[int] = set()
+    conditions: list[str] = []
     function: list[str] = []
     inside = False
     for line in ir.split("\n"):
@@ -57,11 +68,35 @@ def with_alignment_checks(ir: str) -> str:
             continue
         function.append(line)
         if line == "}":
-            lines += _checked(function, spaces)
+            lines += _with_assumptions(_checked(function, spaces), conditions)
             inside = False
     if spaces and not any(line.startswith("declare void @llvm.trap(") for line in lines):
         lines.append("declare void @llvm.trap()")
-    return "\n".join([*lines, *(_check(space) for space in sorted(spaces))])
+    return "\n".join([*lines, *(_check(space) for space in sorted(spaces)), *conditions])
+
+
+def _with_assumptions(function: Iterable[str], conditions: list[str]) -> Iterator[str]:
+    """Yield the lines of a function with traps for conditions and unreachable places, and add one function per condition.
+
+    A condition is checked at the line of its expression: the attribute `assume` has the line of the statement before it.
+    """
+    places: dict[str, str] = {}
+    for line in function:
+        debug = _DEBUG.search(line)
+        place = f", !dbg {debug[1]}" if debug else ""
+        defined = _DEFINED.match(line)
+        if defined is not None:
+            parts = [places[name] for name in _INCOMING.findall(line) if name in places] if " = phi " in line else []
+            places[defined[1]] = parts[-1] if parts else place  # a join of `a && b` has no line
+        condition = _CONDITION.match(line)
+        if condition is not None:
+            name = f"rocm_perf_lab.assumed.{len(conditions)}"
+            conditions.append(_condition_check(name, len(conditions)))
+            yield f"  call void @{name}(i1 {condition[1]}){places.get(condition[1]) or place}"
+            continue
+        if _UNREACHABLE.match(line):
+            yield f"  {_trap(UNREACHABLE_TRAP, f'unreachable{place}')}{place}"
+        yield line
 
 
 def _checked(function: list[str], spaces: set[int]) -> Iterator[str]:
@@ -103,6 +138,25 @@ def _name(space: int) -> str:
 
 def _pointer(space: int) -> str:
     return f"ptr addrspace({space})" if space else "ptr"
+
+
+def _trap(number: int, comment: str) -> str:
+    """Return a call that traps; the comment keeps the compiler from merging traps of different lines."""
+    return f'call void asm sideeffect "s_trap {number} ; {comment}\\0As_endpgm", ""()'
+
+
+def _condition_check(name: str, number: int) -> str:
+    """Return a function that traps if its argument is false."""
+    return (
+        f"define internal void @{name}(i1 %condition) alwaysinline {{\n"
+        "  br i1 %condition, label %pass, label %fail\n"
+        "fail:\n"
+        f"  {_trap(ASSUMPTION_TRAP, f'assumption {number}')}\n"
+        "  unreachable\n"
+        "pass:\n"
+        "  ret void\n"
+        "}\n"
+    )
 
 
 def _check(space: int) -> str:

@@ -1,4 +1,4 @@
-"""Trials of addresses: alignment that a rewrite assumes, and indices and byte offsets of large buffers."""
+"""Trials of addresses and assumptions: alignment and conditions that a rewrite assumes, and indices of large buffers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.toolchain.compiler_run import CompileError
 from rocm_perf_lab.verify.alignment import AlignmentTrials
+from rocm_perf_lab.verify.assumptions import AssumptionTrials
 from rocm_perf_lab.verify.execution import TrialExecutor
 from rocm_perf_lab.verify.large_trials import LargeTrials
 from rocm_perf_lab.verify.shapes import size_names
 from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.languages.description import KernelDescription
@@ -42,7 +44,8 @@ class AddressTrials:
         description: Kernel.
         target: GPU.
         compile_source: Compiles a source for a description.
-        compile_checked: Compiles a source so that misaligned accesses trap; only used for languages with C++ sources.
+        compile_checked: Compiles a source so that misaligned accesses and false assumptions trap; only used for
+            languages with C++ sources.
     """
 
     def __init__(self, description: KernelDescription, target: Target, compile_source: Compile, compile_checked: Compile) -> None:
@@ -52,6 +55,7 @@ class AddressTrials:
         self._checked = compile_checked
         self._large: LargeTrials | None = None
         self._alignment: AlignmentTrials | None = None
+        self._assumptions: AssumptionTrials | None = None
 
     def record_baseline(self, source: Path, trials: Sequence[BaselineTrial], policy: TrialPolicy) -> tuple[str, ...]:
         """Run the unmodified kernel, and return notes on shapes that it does not support.
@@ -68,10 +72,17 @@ class AddressTrials:
             executor = TrialExecutor(self._description, self._checked)
             self._alignment = AlignmentTrials(executor, EmulatorRunner(self._target), policy, trials)
             notes += self._alignment.record_baseline(source)
+            self._assumptions = AssumptionTrials(executor, EmulatorRunner(self._target), trials)
+            notes += self._assumptions.record_baseline(source)
         return notes
 
-    def check(self, source: Path) -> AddressResult:
-        """Run the trials of a rewrite until one fails."""
+    def check(self, source: Path, further: Iterable[BaselineTrial] = ()) -> AddressResult:
+        """Run the trials of a rewrite until one fails.
+
+        Args:
+            source: The rewrite.
+            further: Trials for the numbers in this rewrite, for its assumptions.
+        """
         notes: tuple[str, ...] = ()
         assumptions: tuple[AlignmentAssumption, ...] = ()
         if self._large is not None:
@@ -84,7 +95,14 @@ class AddressTrials:
             notes, assumptions = notes + alignment.notes, alignment.assumptions
             if alignment.reason is not None:
                 return AddressResult(alignment.reason, notes=notes)
-        return AddressResult(None, assumptions, notes)
+        return AddressResult(self._broken(source, further), assumptions, notes)
+
+    def _broken(self, source: Path, further: Iterable[BaselineTrial]) -> str | None:
+        """Return which assumption of a rewrite is false; None if the build with checks fails, which `notes` report."""
+        try:
+            return self._assumptions.check(source, further) if self._assumptions is not None else None
+        except CompileError:
+            return None
 
     def close(self) -> None:
         """Give reserved addresses back."""

@@ -68,3 +68,35 @@ def test_alignment_of_references_does_not_remove_checks() -> None:
     assert checks(checked) == [("%1", "31", "!2"), ("%0", "3", "!2"), ("%0", "7", "!3")]
     assert "nonnull align" not in checked
     assert "!align" not in checked
+
+
+CONDITIONS = """\
+define i32 @f(i32 %0) !dbg !1 {
+  %2 = icmp sgt i32 %0, 0, !dbg !2
+  call void @llvm.assume(i1 %2), !dbg !3
+  %3 = icmp eq i32 %0, 7, !dbg !4
+  br i1 %3, label %4, label %5, !dbg !4
+
+4:                                                ; preds = %1
+  unreachable, !dbg !5
+
+5:                                                ; preds = %1
+  ret i32 %0
+}
+define void @library(i1 %0) {
+  call void @llvm.assume(i1 %0)
+  unreachable
+}
+"""
+
+
+def test_conditions_and_unreachable_places_have_traps_at_the_line_of_the_expression() -> None:
+    checked = with_alignment_checks(CONDITIONS)
+
+    function, _, library = checked.partition("define void @library")
+    assert "call void @rocm_perf_lab.assumed.0(i1 %2), !dbg !2\n" in function
+    assert "@llvm.assume" not in function
+    assert re.findall(r'asm sideeffect "s_trap (\d+)[^"]*", ""\(\), !dbg (!\d)\n  unreachable', function) == [("66", "!5")]
+    assert library.startswith("(i1 %0) {\n  call void @llvm.assume(i1 %0)\n  unreachable\n}")
+    assert re.findall(r"define internal void @(\S+)\(", checked) == ["rocm_perf_lab.assumed.0"]
+    assert '"s_trap 65 ' in library
