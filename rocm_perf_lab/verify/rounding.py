@@ -193,7 +193,7 @@ def _finished(model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequenc
         return model.wrap(values) if values.dtype.kind == "f" else value
     values = values.astype(np.float64, copy=False)
     if ufunc.__name__ in ("matmul", "vecdot", "matvec", "vecmat"):
-        return _product(model, ufunc, plain)
+        return _product(model, ufunc, plain, values)
     scale = _error_scale(model, ufunc.__name__, method, plain, kwargs, values)
     return model.wrap(model.perturb(values, scale))
 
@@ -234,10 +234,19 @@ def _error_scale(
     return lambda: values * roundings
 
 
-def _product(model: RoundingModel, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Evaluate a function that is linear in each array, such as a matrix product; each result is a sum of products."""
+def _product(
+    model: RoundingModel, function: Callable[..., Any], args: Sequence[Any], known: NDArray[np.float64] | None = None
+) -> Any:
+    """Return the results of a function that is linear in each array, such as a matrix product, with the errors of their sums.
+
+    Args:
+        model: Errors.
+        function: Function of arrays.
+        args: Its arguments.
+        known: Exact results, if they have been computed.
+    """
     plain = [_stripped(value) for value in args]
-    values = np.asarray(function(*plain), np.float64)
+    values = np.asarray(function(*plain), np.float64) if known is None else known
 
     def scale() -> NDArray[Any]:
         is_array = [isinstance(value, np.ndarray) for value in plain]
