@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,10 +43,20 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
     Raises:
         CodeObjectError: The debug information is damaged.
     """
+    return _lookup(code_object.data)
+
+
+@lru_cache(maxsize=16)
+def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
+    """Return the line table of an object file, which trials of one build ask for again and again.
+
+    Raises:
+        CodeObjectError: The debug information is damaged.
+    """
     rows: list[tuple[int, SourceLine | None]] = []
     inlined: list[_Inlined] = []
     try:
-        for unit_rows, unit_inlined in _units(code_object.data):
+        for unit_rows, unit_inlined in _units(data):
             rows += unit_rows
             inlined += unit_inlined
     except _damage_errors() as error:
