@@ -121,7 +121,7 @@ class BaselineRecorder:
         )
         baseline = self._with_tolerances(baseline, {})
         if trial.inputs in PARTIAL:
-            baseline = replace(baseline, ignored=_undecided(baseline))
+            baseline = replace(baseline, ignored=_undecided(trial, expected, outputs, baseline.tolerances))
         self.recorded.append(baseline)
         return baseline
 
@@ -217,9 +217,12 @@ class BaselineRecorder:
             bounds = output_bounds(shaped, as_described)
             assert bounds is not None
             shaped = shaped.model_copy(update={"tolerance": self._declared(trial)})
-            checks = verify_outputs(outputs, reference, supported_tolerances(shaped, bounds, reference))
+            tolerances = supported_tolerances(shaped, bounds, reference)
+            checks = verify_outputs(outputs, reference, tolerances)
         if trial.inputs in PARTIAL:
-            self._bounds[trial.name] = bounds
+            undecided = _undecided(trial, reference, outputs, tolerances)
+            decided = {n: np.where(undecided[n], reference[n], outputs[n]) for n in reference}
+            self._bounds[trial.name] = observed_bounds(bounds, reference, decided)
             return {**self._own_outputs(trial, launch, outputs), **reference}
         if not checks.passed:
             if trial.scalars and self._ignores_scalars(trial, launch, reference):
@@ -268,7 +271,12 @@ class Refusals:
             yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
 
 
-def _undecided(baseline: BaselineTrial) -> dict[str, NDArray[np.bool_]]:
+def _undecided(
+    trial: Trial,
+    wanted: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, NDArray[Any]],
+    tolerances: Mapping[str, Tolerance | NDArray[np.float64]],
+) -> dict[str, NDArray[np.bool_]]:
     """Return the elements of outputs that are not finite, or for which the unmodified kernel differs from its reference.
 
     Raises:
@@ -276,13 +284,13 @@ def _undecided(baseline: BaselineTrial) -> dict[str, NDArray[np.bool_]]:
     """
     ignored: dict[str, NDArray[np.bool_]] = {}
     with np.errstate(invalid="ignore", over="ignore"):
-        for name, expected in baseline.expected.items():
-            want, got = expected.astype(np.float64), baseline.outputs[name].astype(np.float64)
-            tolerance = baseline.tolerances.get(name)
+        for name, expected in wanted.items():
+            want, got = expected.astype(np.float64), outputs[name].astype(np.float64)
+            tolerance = tolerances.get(name)
             limits = tolerance if isinstance(tolerance, np.ndarray) else np.zeros(want.shape)
             ignored[name] = ~(np.isfinite(want) & np.isfinite(got) & (np.abs(want - got) <= np.nan_to_num(limits)))
     if all(bool(mask.all()) for mask in ignored.values()):
-        raise UnsupportedTrial("the unmodified kernel differs from its reference", where=f"trial: {baseline.trial.name}")
+        raise UnsupportedTrial("the unmodified kernel differs from its reference", where=f"trial: {trial.name}")
     return ignored
 
 

@@ -357,7 +357,8 @@ def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, o
     offset = _difference(_float(rounded), changes.exact)
     if not operations and not changes.squares.any():
         return OutputBound(zeros, _step(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
-    scale, roundoff = np.sqrt(changes.squares) * unit, UNIT_ROUNDOFF * unit
+    scale = _typical(np.sqrt(changes.squares), changes.exact) * unit
+    roundoff = UNIT_ROUNDOFF * unit
     step = _step(rounded) + SMALLEST_NORMAL  # hardware functions may flush a smaller result to zero
     return OutputBound(scale, step, offset, limit=limit, exact=changes.exact, roundoff=roundoff)
 
@@ -424,6 +425,22 @@ def _nudged(data: NDArray[Any], rng: np.random.Generator, change: float) -> NDAr
     signs = rng.integers(0, 2, data.shape, np.int8).astype(np.float64) * 2 - 1
     with np.errstate(all="ignore"):
         return (_float(data) * (1 + change * signs)).astype(data.dtype)
+
+
+def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return errors, raised to what is typical along an axis: perturbations with random signs may cancel in single elements.
+
+    Both the median error and the median relative error, times the value, limit what is typical.
+    """
+    if not scale.size or not scale.ndim:
+        return scale
+    size = np.nan_to_num(np.abs(values), posinf=0.0, neginf=0.0)
+    relative = np.divide(scale, size, out=np.zeros(scale.shape), where=size > 0)
+    typical = np.full(scale.shape, np.inf)
+    for axis in range(scale.ndim):
+        typical = np.minimum(typical, np.median(scale, axis=axis, keepdims=True))
+        typical = np.minimum(typical, np.median(relative, axis=axis, keepdims=True) * size)
+    return np.maximum(scale, typical)
 
 
 def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
