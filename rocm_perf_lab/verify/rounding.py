@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.verify.contraction import Contraction
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -168,6 +170,11 @@ class PerturbedArray(np.ndarray[Any, Any]):
         if model is None:
             return func(*_stripped(args), **_stripped(kwargs))
         model.is_discontinuous |= func.__name__ in _DISCONTINUOUS
+        plain = _stripped(args)
+        contraction = Contraction.of(plain) if func.__name__ == "einsum" and not kwargs else None
+        if contraction is not None and _have_equal_axes(contraction, plain[1:]):
+            exact = func(*plain) if model.active < 0 else None  # as the reference alone returns it
+            return _product(model, contraction, plain[1:], None if exact is None else np.asarray(exact, np.float64))
         if func.__name__ == "einsum" or func.__name__ in _MULTILINEAR:
             return _product(model, lambda *operands: func(*operands, **_stripped(kwargs)), args)
         result = super().__array_function__(func, types, args, kwargs)
@@ -253,12 +260,20 @@ def _product(
         squares = function(*(np.square(v) if array else v for v, array in zip(plain, is_array, strict=True)))
         if function is np.matmul:
             terms = float(plain[0].shape[-1])
+        elif isinstance(function, Contraction):
+            terms = float(function.terms(plain[0]))
         else:
             ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
             terms = float(np.max(ones)) if np.size(ones) else 1.0
         return _sum_error(model, np.abs(values), values, np.abs(squares), terms)
 
     return model.wrap(model.perturb(values, scale))
+
+
+def _have_equal_axes(contraction: Contraction, arrays: Sequence[NDArray[Any]]) -> bool:
+    """Return whether axes with one label have one length; `einsum` repeats one of length 1."""
+    one, other = (dict(zip(n, a.shape, strict=True)) for n, a in zip((contraction.one, contraction.other), arrays, strict=True))
+    return all(other.get(label, size) == size for label, size in one.items())
 
 
 def _sum_error(
