@@ -27,7 +27,7 @@ def compile_description(
     cache_dir: Path | None = None,
     sandbox: Sandbox | None = None,
     fresh: bool = False,
-    alignment_checks: bool = False,
+    promise_checks: bool = False,
 ) -> BuildResult:
     """Compile `source` in place of the source that the description names.
 
@@ -37,5 +37,5 @@ def compile_description(
         CompileError: The source does not compile, or the compiler of its language is not installed.
         CompilerNotFound: No clang-based compiler is usable.
     """
-    settings = CompileSettings(architecture, compiler, optimisation, cache_dir, sandbox, fresh, alignment_checks)
+    settings = CompileSettings(architecture, compiler, optimisation, cache_dir, sandbox, fresh, promise_checks)
     return find_language(description.language).compile(description, source, settings)

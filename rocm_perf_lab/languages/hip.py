@@ -34,7 +34,7 @@ class HipLanguage(Language):
 
         request = self.syntax_request(kernel, source, architecture=settings.architecture, optimisation=settings.optimisation)
         return compile_source(
-            replace(request, alignment_checks=settings.alignment_checks),
+            replace(request, promise_checks=settings.promise_checks),
             compiler=settings.find_compiler(),
             cache_dir=settings.cache_dir,
             sandbox=settings.sandbox,

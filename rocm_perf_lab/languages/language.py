@@ -34,7 +34,7 @@ class CompileSettings:
         cache_dir: Cache directory; None selects the default one.
         sandbox: Runs the compiler with limits.
         fresh: Compile even if the result is cached.
-        alignment_checks: Accesses trap if they are not aligned as the source assumes; HIP only.
+        promise_checks: Accesses trap if misaligned, and so do false assumptions; HIP only.
     """
 
     architecture: str
@@ -43,7 +43,7 @@ class CompileSettings:
     cache_dir: Path | None = None
     sandbox: Sandbox | None = None
     fresh: bool = False
-    alignment_checks: bool = False
+    promise_checks: bool = False
 
 
 class Language(ABC):

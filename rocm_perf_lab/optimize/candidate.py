@@ -144,7 +144,7 @@ class CandidateChecker:
             architecture=self._target.architecture,
             compiler=lambda: self._compiler,
             sandbox=self._sandbox_of(source),
-            alignment_checks=True,
+            promise_checks=True,
         )
 
     def _sandbox_of(self, source: Path) -> Sandbox | None:

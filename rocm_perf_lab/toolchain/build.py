@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
-from rocm_perf_lab.toolchain.alignment_checks import checks_identity
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild, CachedError, ErrorCache
 from rocm_perf_lab.toolchain.compile_request import CompileRequest, request_flags
 from rocm_perf_lab.toolchain.compiler_run import CompileError, redacted_error, reproducible_paths, run_compiler
@@ -24,6 +23,7 @@ from rocm_perf_lab.toolchain.device_code import compile_device_code
 from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.missing_headers import rules_identity
+from rocm_perf_lab.toolchain.promise_checks import checks_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,6 +190,6 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
         request.host_headers,
         rules_identity(),
         str(Path.cwd()) if request.flags else "",  # they may name relative directories
-        *(["alignment checks", checks_identity()] if request.alignment_checks else []),
+        *(["promise checks", checks_identity()] if request.promise_checks else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Code objects whose accesses trap if they are not aligned as the source assumes; see :mod:`.alignment_checks`."""
+"""Code objects that trap if an alignment or a condition that the source promises is false; see :mod:`.promise_checks`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.toolchain.alignment_checks import with_alignment_checks
 from rocm_perf_lab.toolchain.compiler_run import CompileError, call_compiler, run_compiler
+from rocm_perf_lab.toolchain.promise_checks import with_promise_checks
 
 if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.compilers import Compiler
@@ -51,7 +51,7 @@ class CheckedBuild:
         to_ir = (*(word for word in command if word != "-c"), *_TO_IR)
         dependencies, log = run_compiler(to_ir, source, ir, sandbox=self.sandbox, readable=self.readable, origin=origin)
         checked = self.directory / "checked.ll"
-        checked.write_text(with_alignment_checks(ir.read_text(encoding="latin-1")), encoding="latin-1")
+        checked.write_text(with_promise_checks(ir.read_text(encoding="latin-1")), encoding="latin-1")
         return self._code_object(checked, origin), dependencies, log
 
     def _code_object(self, ir: Path, origin: Path) -> bytes:
@@ -64,13 +64,13 @@ class CheckedBuild:
             linked = (*self.compiler.linker, "-shared", "--no-undefined", "-o", str(output), str(relocatable))
             run = subprocess.run(linked, capture_output=True, text=True, check=False)
             if run.returncode != 0:
-                raise CompileError("the build with checks of alignment does not link", log=run.stderr, where=str(origin))
+                raise CompileError("the build with checks of promises does not link", log=run.stderr, where=str(origin))
         return output.read_bytes()
 
     def _call(self, command: tuple[str, ...], origin: Path) -> None:
         returncode, log = call_compiler(command, origin, self.sandbox, self.directory, self.readable)
         if returncode != 0:
-            raise CompileError("the build with checks of alignment does not compile", log=log, where=str(origin))
+            raise CompileError("the build with checks of promises does not compile", log=log, where=str(origin))
 
     def _clang(self) -> tuple[str, ...]:
         """Return the clang that reads IR: the compiler itself, or the clang of ROCm if the compiler is its hipcc."""

@@ -24,7 +24,7 @@ class CompileRequest:
         optimisation: `-O0` to `-O3`, `-Os`.
         line_tables: Record which source line each instruction comes from.
         host_headers: Patterns of headers that only host code uses: they are treated as empty if they are not found.
-        alignment_checks: Accesses trap if they are not aligned as the source assumes.
+        promise_checks: Accesses trap if misaligned, and so do false assumptions.
     """
 
     source: Path
@@ -36,7 +36,7 @@ class CompileRequest:
     optimisation: str = "-O3"
     line_tables: bool = True
     host_headers: tuple[str, ...] = ()
-    alignment_checks: bool = False
+    promise_checks: bool = False
 
 
 def request_flags(request: CompileRequest) -> list[str]:

@@ -126,7 +126,7 @@ class _Compilation:
         """
         output = self.directory / "kernel.hsaco"
         command = (*self.command, *flags)
-        if self.request.alignment_checks:
+        if self.request.promise_checks:
             build = CheckedBuild(self.compiler, self.request.architecture, self.sandbox, self.readable, self.directory)
             content, dependencies, log = build.run(command, source, self.request.source)
         else:

@@ -1,4 +1,4 @@
-"""Alignment that a rewrite assumes: trials of a build whose accesses trap, see :mod:`rocm_perf_lab.toolchain.alignment_checks`.
+"""Alignment that a rewrite assumes: trials of a build whose accesses trap, see :mod:`rocm_perf_lab.toolchain.promise_checks`.
 
 The width of machine instructions is no evidence, since the compiler merges accesses and the hardware accepts any address. A
 rewrite is wrong if it states an alignment (a vector type, an attribute, `__builtin_assume_aligned`) that an address lacks

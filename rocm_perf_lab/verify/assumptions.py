@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import KernelTrap
-from rocm_perf_lab.toolchain.alignment_checks import ASSUMPTION_TRAP, UNREACHABLE_TRAP
 from rocm_perf_lab.toolchain.compiler_run import CompileError
+from rocm_perf_lab.toolchain.promise_checks import ASSUMPTION_TRAP, UNREACHABLE_TRAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

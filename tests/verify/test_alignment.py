@@ -67,9 +67,7 @@ class Place:
         )
         executor = TrialExecutor(
             description,
-            lambda d, source: compile_description(
-                d, source, architecture="gfx942", compiler=find_compiler, alignment_checks=True
-            ),
+            lambda d, source: compile_description(d, source, architecture="gfx942", compiler=find_compiler, promise_checks=True),
         )
         trials = AlignmentTrials(executor, EmulatorRunner(mi300x()), TrialPolicy(seed=1), [self._recorded(executor, columns)])
         assert trials.record_baseline(self.directory / "a.hip") == ()

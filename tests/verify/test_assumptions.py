@@ -76,9 +76,7 @@ class Place:
         )
         executor = TrialExecutor(
             description,
-            lambda d, source: compile_description(
-                d, source, architecture="gfx942", compiler=find_compiler, alignment_checks=True
-            ),
+            lambda d, source: compile_description(d, source, architecture="gfx942", compiler=find_compiler, promise_checks=True),
         )
         trials = AssumptionTrials(executor, runner or EmulatorRunner(mi300x()), [_trial(size) for size in SIZES])
         notes = trials.record_baseline(self.directory / "a.hip")

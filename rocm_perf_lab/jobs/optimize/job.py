@@ -191,11 +191,11 @@ def _checker(lab: Lab, bench: Workbench, sandbox: Sandbox) -> CorrectnessChecker
     """Create the checker and record the unmodified kernel: on the emulator, and also on the device if it is a GPU."""
     settings, baseline = lab.config.optimizer, lab.config.kernel.source_path
 
-    def compiled(description: KernelDescription, source: Path, *, alignment_checks: bool = False) -> BuildResult:
+    def compiled(description: KernelDescription, source: Path, *, promise_checks: bool = False) -> BuildResult:
         limited = None if source == baseline else sandbox
-        return bench.build(description, source, sandbox=limited, alignment_checks=alignment_checks)
+        return bench.build(description, source, sandbox=limited, promise_checks=promise_checks)
 
-    checked = partial(compiled, alignment_checks=True)
+    checked = partial(compiled, promise_checks=True)
     emulated = settings.gate == "emulator"
     checker = CorrectnessChecker(
         lab.config.kernel,

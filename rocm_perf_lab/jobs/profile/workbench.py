@@ -147,11 +147,11 @@ class Workbench:
         *,
         sandbox: Sandbox | None = None,
         fresh: bool = False,
-        alignment_checks: bool = False,
+        promise_checks: bool = False,
     ) -> BuildResult:
         """Compile a source with a description whose params may differ from the configured ones.
 
-        With `alignment_checks`, accesses trap if they are not aligned as the source assumes.
+        With `promise_checks`, accesses trap if misaligned, and so do false assumptions.
 
         Raises:
             CompileError: The source does not compile.
@@ -165,7 +165,7 @@ class Workbench:
             optimisation=self._config.toolchain.optimisation,
             sandbox=sandbox,
             fresh=fresh,
-            alignment_checks=alignment_checks,
+            promise_checks=promise_checks,
         )
 
     def inspect(self, compiled: CompiledKernel, source: Path, *, sandbox: Sandbox | None = None) -> Inspection:

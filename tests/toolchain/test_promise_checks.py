@@ -1,10 +1,10 @@
-"""Alignment checks inserted into LLVM IR."""
+"""Checks of promises to the compiler inserted into LLVM IR."""
 
 from __future__ import annotations
 
 import re
 
-from rocm_perf_lab.toolchain.alignment_checks import with_alignment_checks
+from rocm_perf_lab.toolchain.promise_checks import with_promise_checks
 
 MODULE = """\
 define void @f(ptr %0, ptr addrspace(3) %1) #0 !dbg !1 {
@@ -34,7 +34,7 @@ def checks(ir: str) -> list[tuple[str, str, str]]:
 
 
 def test_each_claim_about_memory_outside_of_the_function_is_checked() -> None:
-    checked = with_alignment_checks(MODULE)
+    checked = with_promise_checks(MODULE)
 
     assert checks(checked) == [
         ("%0", "15", "!3"), ("%1", "1", "!4"), ("%0", "3", "!5"), ("%0", "7", "!6"), ("%0", "63", "!7"),
@@ -42,7 +42,7 @@ def test_each_claim_about_memory_outside_of_the_function_is_checked() -> None:
 
 
 def test_a_check_is_defined_once_per_address_space() -> None:
-    checked = with_alignment_checks(MODULE)
+    checked = with_promise_checks(MODULE)
 
     assert re.findall(r"define internal void @(\S+)\(", checked) == ["rocm_perf_lab.aligned.0", "rocm_perf_lab.aligned.3"]
     assert checked.count("declare void @llvm.trap()") == 1
@@ -51,7 +51,7 @@ def test_a_check_is_defined_once_per_address_space() -> None:
 def test_a_module_without_accesses_is_unchanged() -> None:
     module = "define void @f() !dbg !1 {\n  ret void\n}\n"
 
-    assert with_alignment_checks(module) == module
+    assert with_promise_checks(module) == module
 
 
 def test_alignment_of_references_does_not_remove_checks() -> None:
@@ -63,7 +63,7 @@ def test_alignment_of_references_does_not_remove_checks() -> None:
         "  ret void\n}\n"
     )
 
-    checked = with_alignment_checks(module)
+    checked = with_promise_checks(module)
 
     assert checks(checked) == [("%1", "31", "!2"), ("%0", "3", "!2"), ("%0", "7", "!3")]
     assert "nonnull align" not in checked
@@ -91,7 +91,7 @@ define void @library(i1 %0) {
 
 
 def test_conditions_and_unreachable_places_have_traps_at_the_line_of_the_expression() -> None:
-    checked = with_alignment_checks(CONDITIONS)
+    checked = with_promise_checks(CONDITIONS)
 
     function, _, library = checked.partition("define void @library")
     assert "call void @rocm_perf_lab.assumed.0(i1 %2), !dbg !2\n" in function

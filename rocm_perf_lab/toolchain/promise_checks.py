@@ -1,4 +1,4 @@
-"""Checks of what a source promises the compiler, inserted into LLVM IR before optimisation: `with_alignment_checks(ir) -> str`.
+"""Checks of what a source promises the compiler, inserted into LLVM IR before optimisation: `with_promise_checks(ir) -> str`.
 
 The promises are alignments of accesses, conditions (`__builtin_assume`, `[[assume]]`) and places that are never reached
 (`__builtin_unreachable`, the end of a function without `return`). Before optimisation, the alignment of a load or store is that
@@ -47,7 +47,7 @@ def checks_identity() -> str:
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
-def with_alignment_checks(ir: str) -> str:
+def with_promise_checks(ir: str) -> str:
     """Return textual LLVM IR that traps if an access of global memory or LDS is misaligned or an assumption is false.
 
     Only functions with debug information are changed: the others are libraries.
