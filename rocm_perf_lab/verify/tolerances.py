@@ -438,9 +438,16 @@ def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray
     relative = np.divide(scale, size, out=np.zeros(scale.shape), where=size > 0)
     typical = np.full(scale.shape, np.inf)
     for axis in range(scale.ndim):
-        typical = np.minimum(typical, np.median(scale, axis=axis, keepdims=True))
-        typical = np.minimum(typical, np.median(relative, axis=axis, keepdims=True) * size)
-    return np.maximum(scale, typical)
+        typical = np.minimum(typical, _median(scale, axis))
+        typical = np.minimum(typical, _median(relative, axis) * size)
+    raised: NDArray[np.float64] = np.maximum(scale, typical)
+    return raised
+
+
+def _median(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Return the lower median along an axis, which stays with length 1."""
+    middle = (values.shape[axis] - 1) // 2
+    return np.take(np.partition(values, middle, axis=axis), [middle], axis=axis)
 
 
 def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
