@@ -92,12 +92,12 @@ class SparsePages:
 
 @dataclass
 class DeviceMemory:
-    """Memory of one emulated GPU; close it to free the address space."""
+    """Memory of one emulated GPU; close it to free the address space. `next_address` is the first address to try."""
 
     runtime: Runtime
+    next_address: int = _FIRST_ADDRESS
     _allocations: list[Allocation] = field(default_factory=list)
     _freed: set[Allocation] = field(default_factory=set)
-    _next_address: int = _FIRST_ADDRESS
     _initialised: dict[Allocation, NDArray[np.uint8]] = field(default_factory=dict)
     _images: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     _adopted: set[Allocation] = field(default_factory=set)
@@ -262,13 +262,13 @@ class DeviceMemory:
         return allocation
 
     def _anywhere(self, name: str, nbytes: int) -> Allocation:
-        while self._next_address < _LAST_ADDRESS:
-            allocation = Allocation(self._next_address, nbytes, name)
+        while self.next_address < _LAST_ADDRESS:
+            allocation = Allocation(self.next_address, nbytes, name)
             if self._map(allocation):
-                self._next_address += allocation.mapped_bytes + GUARD_BYTES
-                self._next_address = -(-self._next_address // GUARD_BYTES) * GUARD_BYTES
+                self.next_address += allocation.mapped_bytes + GUARD_BYTES
+                self.next_address = -(-self.next_address // GUARD_BYTES) * GUARD_BYTES
                 return allocation
-            self._next_address += _SKIP_BYTES
+            self.next_address += _SKIP_BYTES
         raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", hint="Use smaller buffers.")
 
     def _map(self, allocation: Allocation) -> bool:

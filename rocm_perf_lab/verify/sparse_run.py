@@ -6,6 +6,7 @@ The content of a page is a function of the seed, the buffer and the page, so eve
 from __future__ import annotations
 
 import ctypes
+import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _TABLE_ELEMENTS = 1 << 17
 _MASK = (1 << 64) - 1
+_FIRST_RESERVED = 0x3000_0000_0000
 _GAP_BYTES = 40 << 30
 """Unused addresses between buffers: an index that is wrong by 2^32 elements of 8 bytes leads there."""
 
@@ -124,10 +126,14 @@ def _mixed(value: int) -> int:
 
 
 class AddressArena:
-    """Addresses of large buffers, reserved once per kernel: processes with a limit of memory inherit them."""
+    """Addresses of large buffers, reserved once per kernel: processes with a limit of memory inherit them.
+
+    They are apart from those of emulated GPUs, whose addresses are in messages and must not depend on reserved ones.
+    """
 
     def __init__(self) -> None:
-        self._memory = DeviceMemory(load_runtime())
+        self._memory = DeviceMemory(load_runtime(), _FIRST_RESERVED)
+        weakref.finalize(self, self._memory.close)
         self._places: list[tuple[int, int]] = []
 
     def addresses(self, sizes: Sequence[int]) -> tuple[int, ...]:
