@@ -57,7 +57,7 @@ class EmulatorDevice:
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
         clock: Shader clock: `max`, `load` for that under sustained load, or a number of MHz up to the maximum.
-        cache: `warm` if the same launch ran before, so that the memory-side cache holds what it left there, `cold` otherwise.
+        cache: `warm` if the same launch ran before, so that the memory-side cache still holds its data, `cold` otherwise.
 
     Raises:
         LabError: A check does not exist, or the sample, the clock or the state of the cache is invalid.

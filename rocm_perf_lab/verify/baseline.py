@@ -1,4 +1,4 @@
-"""Trials of the unmodified kernel: which shapes and inputs it supports, and what it computes for them.
+"""Trials of the unmodified kernel: the shapes and inputs that it supports, and its results for them.
 
 The kernel runs every trial twice, with different initial content in uninitialised memory. This shows which elements it never
 writes and which differ from run to run. A trial is supported if the kernel does not fail, has no finding that it does not have

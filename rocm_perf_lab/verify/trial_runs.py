@@ -59,7 +59,7 @@ class TrialRunner(Protocol):
         ...
 
     def release(self) -> None:
-        """Free what is kept between trials of the same code."""
+        """Free everything that is kept between trials of the same code."""
         ...
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
