@@ -38,6 +38,8 @@ _LARGEST_FACTOR = 1024
 _SPARSE = 61
 """Distance of planted values of which the other elements are random: an odd number, so that they meet every lane."""
 _LARGEST_SIZE = 1 << 31
+_PATIENCE = 48
+_LONG_PATIENCE = 112
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,25 @@ class BranchSearch:
     def is_finished(self) -> bool:
         """Whether every condition of executed code has had both outcomes."""
         return not open_conditions(self.coverage)
+
+    @property
+    def patience(self) -> int | None:
+        """Points in a row without anything new after which the search should end; None if a branch lacks an outcome.
+
+        Divisions and functions such as `expf` contain selections that no input reaches. Those that compare integers, or may
+        compare a scalar, can depend on more than one argument of the kernel and are searched for longer.
+        """
+        opened = open_conditions(self.coverage)
+        if any(condition.target is not None for condition in opened):
+            return None
+        has_real = any(isinstance(value, float) for value in self.space.scalars.values())
+        of_inputs = all(c.instruction.mnemonic.startswith("V_CMP") and "_F" in c.instruction.mnemonic for c in opened)
+        return _PATIENCE if of_inputs and not has_real else _LONG_PATIENCE
+
+    @property
+    def useful(self) -> int:
+        """Number of points so far that reached something new."""
+        return len(self._useful)
 
     def points(self) -> Iterator[SearchPoint]:
         """Yield points to try until all branches are covered or the proposals end; call :meth:`learn` after each.

@@ -136,15 +136,18 @@ class CoverageSearch:
         """Yield points, those with large shapes last, within the limits of trials and elements."""
         if search.is_finished:
             return
-        cheap = 0
+        cheap = last = 0
         large: list[SearchPoint] = []
         for point in islice(search.points(), _PROPOSALS * self.trials):
             if elements(self.description, self.trial(point).params) > _CHEAP_ELEMENTS:
                 large.append(point)
                 continue
             cheap += 1
+            useful = search.useful
             yield point
-            if cheap >= self.trials or search.is_finished:
+            last = cheap if search.useful != useful else last
+            patience = search.patience
+            if cheap >= self.trials or search.is_finished or (patience is not None and cheap - last >= patience):
                 break
         left = _ALL_ELEMENTS
         for point in large[:_MOST_LARGE]:
