@@ -1,4 +1,4 @@
-"""Checks of promises that a source makes the compiler, inserted into LLVM IR before optimisation: `with_promise_checks(ir) -> str`.
+"""Checks of promises that a source makes the compiler, inserted into LLVM IR before optimisation (`with_promise_checks`).
 
 The promises are alignments of accesses, conditions (`__builtin_assume`, `[[assume]]`) and places that are never reached
 (`__builtin_unreachable`, the end of a function without `return`). Before optimisation, the alignment of a load or store is that
