@@ -57,4 +57,5 @@ class Contraction:
         )
         order = [*batch, *rows, *columns]
         shaped = product.reshape([sizes[label] for label in order])
-        return shaped.transpose([order.index(label) for label in self.result])
+        result: NDArray[np.float64] = shaped.transpose([order.index(label) for label in self.result])
+        return result
