@@ -89,6 +89,11 @@ def optimize(workplace: Path, name: str, experiment: str, *words: str) -> Run:
     return Run(directory, f"sqlite:///{workplace}/mlflow.db")
 
 
+def apart_from_the_cache(verdicts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return verdicts without the field that depends on earlier builds of the same source."""
+    return [{name: value for name, value in verdict.items() if not name.endswith("_cached")} for verdict in verdicts]
+
+
 @pytest.fixture(scope="module")
 def softmax(workplace: Path) -> Run:
     return optimize(workplace, "softmax", "softmax", "optimizer.proposer=recorded")
@@ -136,7 +141,10 @@ def test_a_replay_records_answers_and_conversations(softmax: Run) -> None:
 def test_a_replay_is_deterministic(workplace: Path, softmax: Run) -> None:
     again = optimize(workplace, "again", "softmax", "optimizer.proposer=recorded", "tracking=none")
 
-    assert (again.directory / "optimize.json").read_text() == (softmax.directory / "optimize.json").read_text()
+    assert {**again.summary, "verdicts": apart_from_the_cache(again.summary["verdicts"])} == {
+        **softmax.summary,
+        "verdicts": apart_from_the_cache(softmax.summary["verdicts"]),
+    }
     assert (again.directory / "transcript.jsonl").read_bytes() == (softmax.directory / "transcript.jsonl").read_bytes()
 
 
@@ -249,7 +257,8 @@ def test_a_killed_run_resumes_with_the_same_result(workplace: Path, softmax: Run
 
     resume_run(str(directory), display="json")
 
-    assert json.loads(capsys.readouterr().out)["verdicts"] == softmax.summary["verdicts"]
+    verdicts = json.loads(capsys.readouterr().out)["verdicts"]
+    assert apart_from_the_cache(verdicts) == apart_from_the_cache(softmax.summary["verdicts"])
     assert journal.read_bytes().startswith(before)
     runs = MlflowClient(tracking_uri=store).search_runs(["1"])
     finished = [r for r in runs if r.info.status == "FINISHED"]
