@@ -23,7 +23,7 @@ class RunDirectoryInUse(LabError):
     """Another process works in the directory of a run."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunLock:
     """Held lock of one directory; `handle` is None if this process holds it already or the file system has no locks."""
 
@@ -33,7 +33,8 @@ class RunLock:
     def release(self) -> None:
         """Release the lock; further calls have no effect."""
         if self.handle is not None:
-            fcntl.flock(self.handle, fcntl.LOCK_UN)
+            os.close(self.handle)
+            self.handle = None
 
 
 def hold_run_directory(directory: Path) -> RunLock:

@@ -157,15 +157,6 @@ def test_a_measured_proposal_keeps_params_metrics_tags_and_artifacts(demo: Demo)
     } <= artifacts
 
 
-def test_a_proposal_rejected_by_a_guard_was_not_run(demo: Demo) -> None:
-    stopped = [v for v in demo.summary["verdicts"] if v["stage"] == "guard"]  # type: ignore[attr-defined]
-
-    assert stopped
-    for verdict in stopped:
-        assert verdict["runtime_ms"] is None
-        assert not list((demo.directory / "proposals" / verdict["proposal"]).rglob("*.db"))
-
-
 def test_the_resolved_configuration_is_stored(demo: Demo) -> None:
     stored = json.loads((demo.directory / "config.json").read_text())
 
