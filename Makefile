@@ -15,17 +15,20 @@ $(BIN)/python -m pip install --quiet --no-compile uv && $(BIN)/uv pip install --
 	|| $(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
 endef
 
-.PHONY: demo test slow lint types bench figures clean
+.PHONY: demo test slow corpus lint types bench figures clean
 
 demo: $(DEMO_READY)
 	@echo "Demo: rewrite a naive softmax kernel on the emulator until it is faster (about a minute)."
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not corpus" $(PYTEST_ARGS)
 
 slow: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not corpus" $(PYTEST_ARGS)
+
+corpus: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m corpus $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

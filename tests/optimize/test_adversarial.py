@@ -38,7 +38,7 @@ def checker(description: KernelDescription) -> CandidateChecker:
 
 @pytest.mark.parametrize(
     "source",
-    [pytest.param(s, marks=() if s.stem in QUICK else pytest.mark.slow, id=f"{s.parent.name}-{s.stem}") for s in SOURCES],
+    [pytest.param(s, marks=() if s.stem in QUICK else pytest.mark.corpus, id=f"{s.parent.name}-{s.stem}") for s in SOURCES],
 )
 def test_each_source_ends_at_its_stage(source: Path, checker: CandidateChecker) -> None:
     result = checker.check(source)

@@ -64,7 +64,7 @@ INSIDE = {
 QUICK = {"two sizes", "integer scalar", "small value", "square"}
 """The others are slow tests."""
 RARE = [(name, code, "") for name, code in BEFORE.items()] + [(name, "", code) for name, code in INSIDE.items()]
-CASES = [pytest.param(b, i, id=n, marks=[] if n in QUICK else [pytest.mark.slow]) for n, b, i in RARE]
+CASES = [pytest.param(b, i, id=n, marks=[] if n in QUICK else [pytest.mark.corpus]) for n, b, i in RARE]
 
 
 def description() -> KernelDescription:

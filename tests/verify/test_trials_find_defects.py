@@ -69,7 +69,7 @@ def checkers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Correctne
     return {name: correctness(kernel.description(tmp_path_factory.mktemp(name))) for name, kernel in KERNELS.items()}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in EDITS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.corpus) for n in EDITS])
 def test_a_defect_is_exposed_by_some_trial(name: str, checkers: Mapping[str, CorrectnessChecker], tmp_path: Path) -> None:
     kernel, edits = EDITS[name]
     text = KERNELS[kernel].text

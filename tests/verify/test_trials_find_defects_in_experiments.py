@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.verify.checker import CorrectnessChecker
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.corpus
 Edits = tuple[tuple[str, str], ...]
 
 SIZES = {
