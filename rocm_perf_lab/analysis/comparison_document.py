@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part
 
 if TYPE_CHECKING:
@@ -111,13 +110,7 @@ def compare_document(
 
 def export_schema(directory: Path) -> Path:
     """Write `compare.schema.json`."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **CompareDocument.model_json_schema(mode="serialization"),
-    }
-    path = directory / SCHEMA_FILE
-    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
-    return path
+    return write_schema(directory / SCHEMA_FILE, CompareDocument, "serialization")
 
 
 def _band(base: tuple[Path, RunTimes], new: tuple[Path, RunTimes]) -> EmulatedBandPart | None:

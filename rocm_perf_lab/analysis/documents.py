@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
 from rocm_perf_lab.rocprof.counter_catalogue import Certificate  # noqa: TC001  (a field of a model)
 
@@ -327,13 +326,7 @@ DOCUMENTS: dict[str, type[Document]] = {
 
 def export_schemas(directory: Path) -> tuple[Path, ...]:
     """Write the JSON Schema of every document as `<document>.schema.json`."""
-    paths = []
-    for name, model in DOCUMENTS.items():
-        schema = {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            **model.model_json_schema(mode="serialization"),
-        }
-        path = directory / name.replace(".json", ".schema.json")
-        write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
-        paths.append(path)
-    return tuple(paths)
+    return tuple(
+        write_schema(directory / name.replace(".json", ".schema.json"), model, "serialization")
+        for name, model in DOCUMENTS.items()
+    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from rocm_perf_lab.autotune.space import Value
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand  # noqa: TC001  # fields of models
 
@@ -177,10 +176,4 @@ def export_schema(directory: Path) -> Path:
 
     Fields that are added later have defaults, so that earlier documents stay valid.
     """
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **AutotuneDocument.model_json_schema(mode="validation"),
-    }
-    path = directory / NAME.replace(".json", ".schema.json")
-    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
-    return path
+    return write_schema(directory / NAME.replace(".json", ".schema.json"), AutotuneDocument, "validation")

@@ -1,12 +1,13 @@
-"""Base classes of pydantic models, and cache files that hold one model with its own checksum."""
+"""Base classes of pydantic models, their JSON Schemas, and cache files that hold one model with its own checksum."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import json
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rocm_perf_lab.core.files import read_sealed, write_sealed
+from rocm_perf_lab.core.files import read_sealed, write_sealed, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,19 @@ class StrictModel(BaseModel):
     """Immutable model that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def write_schema(path: Path, model: type[BaseModel], mode: Literal["validation", "serialization"]) -> Path:
+    """Write the JSON Schema of a document, and return its path.
+
+    Args:
+        path: File.
+        model: Model of the document.
+        mode: `serialization` describes what is written, `validation` what is read: fields with defaults may be missing.
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode=mode)}
+    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
+    return path
 
 
 def write_model(path: Path, entry: BaseModel) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -379,14 +379,7 @@ def export_schemas(directory: Path) -> tuple[Path, ...]:
     from rocm_perf_lab.replay.report import ReplayDocument
 
     named: dict[str, type[BaseModel]] = {f"capture_{name}": model for name, model in DOCUMENTS.items()}
-    paths = []
     named["replay.json"] = ReplayDocument
-    for name, model in named.items():
-        schema: dict[str, Any] = {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            **model.model_json_schema(mode="validation"),
-        }
-        path = directory / name.replace(".json", ".schema.json")
-        write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
-        paths.append(path)
-    return tuple(paths)
+    return tuple(
+        write_schema(directory / name.replace(".json", ".schema.json"), model, "validation") for name, model in named.items()
+    )

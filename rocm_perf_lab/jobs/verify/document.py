@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part
 
 if TYPE_CHECKING:
@@ -111,10 +112,4 @@ def write_verdicts(path: Path, documents: Sequence[VerifyDocument]) -> None:
 
 def export_schema(directory: Path) -> Path:
     """Write `verify.schema.json`, the schema of one document."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **VerifyDocument.model_json_schema(mode="serialization"),
-    }
-    path = directory / SCHEMA_FILE
-    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
-    return path
+    return write_schema(directory / SCHEMA_FILE, VerifyDocument, "serialization")
