@@ -26,7 +26,7 @@ class Tolerance(StrictModel):
     rtol: float = Field(1e-5, ge=0)
     atol: float = Field(1e-6, ge=0)
     note: str | None = Field(default=None, min_length=1)
-    """Why results may differ by more than the derived error bound, for example an approximation in the kernel."""
+    """Reason why results may differ by more than the derived error bound, for example an approximation in the kernel."""
 
 
 class SizeLimits(StrictModel):

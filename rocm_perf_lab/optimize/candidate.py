@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.core.errors import LabError
@@ -86,7 +87,8 @@ class CandidateChecker:
         self._baseline = self._inspected(description.source_path)
         chosen = [EmulatorRunner(target)] if runners is None else runners
         on_emulator = any(isinstance(runner, EmulatorRunner) for runner in chosen)
-        addresses = AddressTrials(description, target, self._compile, self._compile_checked) if on_emulator else None
+        checked = partial(self._compile, promise_checks=True)
+        addresses = AddressTrials(description, target, self._compile, checked) if on_emulator else None
         self.correctness = CorrectnessChecker(description, self._compile, chosen, policy or TrialPolicy(), addresses=addresses)
         self.correctness.record_baseline(description.source_path)
 
@@ -126,7 +128,8 @@ class CandidateChecker:
             return self.correctness.check(source)
         return run_isolated(lambda: self.correctness.check(source), self._run_limits)
 
-    def _compile(self, description: KernelDescription, source: Path) -> BuildResult:
+    def _compile(self, description: KernelDescription, source: Path, *, promise_checks: bool = False) -> BuildResult:
+        """Compile a source; with `promise_checks`, misaligned accesses and false assumptions trap."""
         return compile_description(
             description,
             source,
@@ -134,17 +137,7 @@ class CandidateChecker:
             compiler=lambda: self._compiler,
             optimisation=self._optimisation,
             sandbox=self._sandbox_of(source),
-        )
-
-    def _compile_checked(self, description: KernelDescription, source: Path) -> BuildResult:
-        """Compile a source so that misaligned accesses trap."""
-        return compile_description(
-            description,
-            source,
-            architecture=self._target.architecture,
-            compiler=lambda: self._compiler,
-            sandbox=self._sandbox_of(source),
-            promise_checks=True,
+            promise_checks=promise_checks,
         )
 
     def _sandbox_of(self, source: Path) -> Sandbox | None:

@@ -62,7 +62,7 @@ class ExactCounts:
 
 @dataclass(frozen=True)
 class CounterDecision:
-    """Whether the counters decide for the new source, and why."""
+    """Decision of the counters about the new source, with its reason."""
 
     accepted: bool
     reason: str

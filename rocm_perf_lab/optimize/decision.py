@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a rewrite is accepted, and why; `by_counters` if exact counters decided."""
+    """Decision about a rewrite, with its reason; `by_counters` if exact counters decided."""
 
     accepted: bool
     reason: str

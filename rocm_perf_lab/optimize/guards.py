@@ -35,7 +35,7 @@ class GuardResult:
 
     @property
     def rejects(self) -> bool:
-        """Whether the rewrite is rejected: an error, not a warning."""
+        """True if the rewrite is rejected: an error, not a warning."""
         return not self.passed and self.severity == "error"
 
 

@@ -97,7 +97,7 @@ class LoopPolicy:
     most_pairs: int = 256
     final_share: float = 0.2
     use_counters: bool = False
-    """Whether exact counters decide between indistinguishable emulated times."""
+    """Exact counters decide between indistinguishable emulated times."""
 
     def acceptance(self, level: float) -> AcceptanceRule:
         """Return the rule for accepting a rewrite; `level` is the significance level of its comparison."""
@@ -132,11 +132,11 @@ class LoopResult:
     comparison: PairedComparison | None = None
     final_reason: str = ""
     by_counters: bool = False
-    """Whether exact counters confirmed the best source; its emulated time is indistinguishable from the baseline's."""
+    """True if exact counters confirmed the best source; its emulated time is indistinguishable from the baseline's."""
 
     @property
     def is_confirmed(self) -> bool | None:
-        """Whether the final comparison confirmed the best source; None if there was none."""
+        """True if the final comparison confirmed the best source; None if there was none."""
         return None if self.comparison is None else self.best.id != self.baseline.id
 
     @property

@@ -26,7 +26,7 @@ _LOCAL = re.compile(
     rf"^\s+({_NAME}) = (?:alloca |(?:addrspacecast|getelementptr(?: \w+)*) (?:[^@]*?, )?ptr(?: addrspace\(\d+\))? ({_NAME}))"
 )
 _FACT = re.compile(r"\b(nonnull|noundef) align \d+|, !align !\d+")
-"""What the compiler may conclude from references and attributes: it would remove checks of the accesses."""
+"""Conclusions of the compiler from references and attributes: it would remove checks of the accesses."""
 _VALUE = re.compile(rf"ptr{_SPACE} noundef align (\d+) ({_NAME})")
 """Parameter with the attribute `align_value`."""
 _CONDITION = re.compile(r"^\s+call void @llvm\.assume\(i1 (?:noundef )?([^\s)]+)\)(?! \[)")

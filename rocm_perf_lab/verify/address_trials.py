@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.toolchain.compiler_run import CompileError
-from rocm_perf_lab.verify.alignment import AlignmentTrials
+from rocm_perf_lab.verify.alignment import AddressResult, AlignmentTrials
 from rocm_perf_lab.verify.assumptions import AssumptionTrials
 from rocm_perf_lab.verify.execution import TrialExecutor
 from rocm_perf_lab.verify.large_trials import LargeTrials
@@ -21,20 +21,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
-    from rocm_perf_lab.verify.alignment import AlignmentAssumption
     from rocm_perf_lab.verify.comparison import BaselineTrial
     from rocm_perf_lab.verify.policy import TrialPolicy
 
     Compile = Callable[[KernelDescription, Path], BuildResult]
-
-
-@dataclass(frozen=True)
-class AddressResult:
-    """Result of a rewrite: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
-
-    reason: str | None = None
-    assumptions: tuple[AlignmentAssumption, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 class AddressTrials:
@@ -53,6 +43,7 @@ class AddressTrials:
         self._target = target
         self._compile = compile_source
         self._checked = compile_checked
+        self._runner = EmulatorRunner(target)
         self._large: LargeTrials | None = None
         self._alignment: AlignmentTrials | None = None
         self._assumptions: AssumptionTrials | None = None
@@ -70,10 +61,11 @@ class AddressTrials:
         notes = self._large.record_baseline(source)
         if find_language(self._description.language).rewritable:
             executor = TrialExecutor(self._description, self._checked)
-            self._alignment = AlignmentTrials(executor, EmulatorRunner(self._target), policy, trials)
+            self._alignment = AlignmentTrials(executor, self._runner, policy, trials)
             notes += self._alignment.record_baseline(source)
-            self._assumptions = AssumptionTrials(executor, EmulatorRunner(self._target), trials)
+            self._assumptions = AssumptionTrials(executor, self._runner, trials)
             notes += self._assumptions.record_baseline(source)
+            self._runner.release()
         return notes
 
     def check(self, source: Path, further: Iterable[BaselineTrial] = ()) -> AddressResult:
@@ -83,19 +75,20 @@ class AddressTrials:
             source: The rewrite.
             further: Trials for the numbers in this rewrite, for its assumptions.
         """
-        notes: tuple[str, ...] = ()
-        assumptions: tuple[AlignmentAssumption, ...] = ()
+        try:
+            return self._checked_until_failure(source, further)
+        finally:
+            self._runner.release()
+
+    def _checked_until_failure(self, source: Path, further: Iterable[BaselineTrial]) -> AddressResult:
+        result = AddressResult()
         if self._large is not None:
             large = self._large.check(source)
-            notes += large.notes
-            if large.reason is not None:
-                return AddressResult(large.reason, notes=notes)
-        if self._alignment is not None:
+            result = AddressResult(large.reason, notes=large.notes)
+        if result.reason is None and self._alignment is not None:
             alignment = self._alignment.check(source)
-            notes, assumptions = notes + alignment.notes, alignment.assumptions
-            if alignment.reason is not None:
-                return AddressResult(alignment.reason, notes=notes)
-        return AddressResult(self._broken(source, further), assumptions, notes)
+            result = replace(alignment, notes=result.notes + alignment.notes)
+        return result if result.reason is not None else replace(result, reason=self._broken(source, further))
 
     def _broken(self, source: Path, further: Iterable[BaselineTrial]) -> str | None:
         """Return which assumption of a rewrite is false; None if the build with checks fails, which `notes` report."""

@@ -50,8 +50,8 @@ class AlignmentAssumption:
 
 
 @dataclass(frozen=True)
-class AlignmentResult:
-    """Result of a source: `reason` says why it is wrong, or is None; `notes` are checks that were not possible."""
+class AddressResult:
+    """Result of trials of addresses: `reason` says why a source is wrong, or is None; `notes` are checks that were not possible."""
 
     reason: str | None = None
     assumptions: tuple[AlignmentAssumption, ...] = ()
@@ -104,18 +104,18 @@ class AlignmentTrials:
         self._known = {found.buffer: found.alignment for found in self._assumptions(source)}
         return tuple(f"alignment not checked: {name}: the unmodified kernel: {place}" for name, place in failed.items())
 
-    def check(self, source: Path) -> AlignmentResult:
+    def check(self, source: Path) -> AddressResult:
         """Return the alignment that a rewrite assumes beyond that of the unmodified source."""
         self._executor.forget_builds()  # the file may have changed
         try:
             for trial in self._trials:
                 place = self._failure(trial, source, {})
                 if place is not None:
-                    return AlignmentResult(f"{place} [{trial.trial.name}]")
+                    return AddressResult(f"{place} [{trial.trial.name}]")
             found = self._assumptions(source)
         except CompileError as error:
-            return AlignmentResult(notes=(f"alignment not checked: {error.what}",))
-        return AlignmentResult(assumptions=tuple(a for a in found if a.alignment > self._known.get(a.buffer, 0)))
+            return AddressResult(notes=(f"alignment not checked: {error.what}",))
+        return AddressResult(assumptions=tuple(a for a in found if a.alignment > self._known.get(a.buffer, 0)))
 
     def _assumptions(self, source: Path) -> tuple[AlignmentAssumption, ...]:
         elements = {name: buffer.element for name, buffer in self._buffers.items()}

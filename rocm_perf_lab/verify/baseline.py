@@ -295,7 +295,7 @@ def _undecided(
 
 
 def _constant(value: bool, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.bool_]]:
-    """Return an array without memory of its own for each output."""
+    """Return a constant array for each output, which occupies no memory."""
     return {name: np.broadcast_to(np.bool_(value), shape) for name, shape in shapes.items()}
 
 

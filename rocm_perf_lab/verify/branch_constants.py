@@ -79,9 +79,7 @@ def find_constants(program: Program, open_ones: Iterable[OpenCondition], source:
 
 def floats_of(source: str) -> tuple[float, ...]:
     """Return the floating-point numbers in a source in order, without repetition and without integers."""
-    numbers = (match["float"] for match in _NUMBER.finditer(_COMMENTS.sub(" ", source)))
-    values = (float(number.replace("'", "")) for number in numbers if number is not None)
-    return tuple(dict.fromkeys(value for value in values if value and math.isfinite(value)))
+    return tuple(dict.fromkeys(number for number in _written(source) if isinstance(number, float)))
 
 
 def _sizes(numbers: Iterable[int | float]) -> tuple[int, ...]:
@@ -132,16 +130,19 @@ def _floats(raw: int, bits: int) -> list[int | float]:
 
 def _of_text(source: str) -> Iterator[int | float]:
     """Yield the numbers of a C++ or Python source, integers also as floats: inputs are compared with both."""
+    for number in _written(source):
+        yield number
+        if isinstance(number, float):
+            if number.is_integer() and abs(number) < _LARGEST_SIZE:
+                yield int(number)
+        elif number < 1 << 24:
+            yield float(number)
+
+
+def _written(source: str) -> Iterator[int | float]:
+    """Yield the finite numbers of a source other than zero, with the type they are written in."""
     for match in _NUMBER.finditer(_COMMENTS.sub(" ", source)):
-        if match["float"] is not None:
-            value = float(match["float"].replace("'", ""))
-            if value and math.isfinite(value):
-                yield value
-                if value.is_integer() and abs(value) < _LARGEST_SIZE:
-                    yield int(value)
-            continue
-        number = int(match["hex"].replace("'", ""), 16) if match["hex"] else int(match["int"].replace("'", ""))
-        if number:
+        digits = next(group for group in match.groups() if group is not None).replace("'", "")
+        number = float(digits) if match["float"] is not None else int(digits, 16 if match["hex"] is not None else 10)
+        if number and math.isfinite(number):
             yield number
-            if number < 1 << 24:
-                yield float(number)

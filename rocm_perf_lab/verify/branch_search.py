@@ -117,7 +117,7 @@ class BranchSearch:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every condition of executed code has had both outcomes."""
+        """True if every condition of executed code has had both outcomes."""
         return not open_conditions(self.coverage)
 
     @property

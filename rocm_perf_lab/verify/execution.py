@@ -68,9 +68,7 @@ class TrialExecutor:
 
     def build_key(self, trial: Trial) -> BuildKey:
         """Return the values that the build of a trial depends on."""
-        description = described(self.description, trial)
-        values = find_language(description.language).build_values(description)
-        return tuple(sorted((name, str(value)) for name, value in values.items()))
+        return _key_of(described(self.description, trial))
 
     def forget_builds(self) -> None:
         """Compile again at the next run: a file may have changed."""
@@ -78,8 +76,12 @@ class TrialExecutor:
 
     def _built(self, description: KernelDescription, source: Path) -> BuildResult:
         """Return the build for a description; trials of one source with equal values of the build share it."""
-        values = find_language(description.language).build_values(description)
-        key = (source, tuple(sorted((name, str(value)) for name, value in values.items())))
+        key = (source, _key_of(description))
         if key not in self._builds:
             self._builds[key] = self.compile_source(description, source)
         return self._builds[key]
+
+
+def _key_of(description: KernelDescription) -> BuildKey:
+    values = find_language(description.language).build_values(description)
+    return tuple(sorted((name, str(value)) for name, value in values.items()))

@@ -77,7 +77,7 @@ _SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
 _MAGNITUDES = (1e3, 1e5, 1e10, 1e20, 1e29, 1e31, 2e38)
-"""Initial values of a maximum or minimum that stand for infinity are often next to these."""
+"""Initial values of a maximum or minimum, in the place of infinity, are often next to these."""
 
 
 @dataclass(frozen=True)

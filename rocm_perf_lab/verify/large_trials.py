@@ -357,7 +357,7 @@ class _Difference:
 
     @property
     def by_both(self) -> bool:
-        """Whether both kernels wrote the element."""
+        """True if both kernels wrote the element."""
         return self.by_baseline and self.by_rewrite
 
     @property

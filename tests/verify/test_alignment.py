@@ -12,7 +12,7 @@ from rocm_perf_lab.languages.arguments import BufferArgument, NormalInit, Scalar
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.verify.alignment import AlignmentResult, AlignmentTrials
+from rocm_perf_lab.verify.alignment import AddressResult, AlignmentTrials
 from rocm_perf_lab.verify.comparison import EXACT, BaselineTrial
 from rocm_perf_lab.verify.execution import TrialExecutor
 from rocm_perf_lab.verify.policy import TrialPolicy
@@ -46,7 +46,7 @@ class Place:
 
     def check(
         self, body: str, dtype: ScalarType = "f32", *, head: str = "", alignment: Alignment = 256, columns: str = "odd"
-    ) -> AlignmentResult:
+    ) -> AddressResult:
         """Return what a body assumes of x and y if both are aligned as promised."""
         names: Mapping[str, str] = {"f32": "float", "f16": "__half", "f64": "double", "u8": "unsigned char"}
         text = {name: HEAD + head + TWICE.format(type=names[dtype], body=b) for name, b in (("a", BASELINE), ("b", body))}
@@ -219,7 +219,7 @@ WRONG |= {  # written after the rules
 def test_what_no_source_assumes_is_right_at_any_address(place: Place, name: str, columns: str) -> None:
     dtype, head, body = RIGHT[name]
 
-    assert place.check(body, dtype, head=head, columns=columns) == AlignmentResult()
+    assert place.check(body, dtype, head=head, columns=columns) == AddressResult()
 
 
 @pytest.mark.parametrize("name", WRONG)
