@@ -6,28 +6,22 @@ Overrides come first; the first argument that is not an override starts the comm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import dropwhile
 
-from rocm_perf_lab.cli.overrides import is_override, quoted
+from rocm_perf_lab.cli.application_arguments import ApplicationArguments
+from rocm_perf_lab.cli.overrides import quoted
 from rocm_perf_lab.core.errors import LabError
 
 _WITH_RESUME = ("resume", "as_json", "quiet", "yes")
 
 
 @dataclass(frozen=True)
-class OptimizeArguments:
+class OptimizeArguments(ApplicationArguments):
     """Arguments and options of `rocm-perf optimize`."""
 
-    args: tuple[str, ...]
     proposer: str | None = None
     search: str | None = None
     min_improvement: float | None = None
     max_iterations: int | None = None
-    source: str | None = None
-    build_command: str | None = None
-    verify: str | None = None
-    compare_files: tuple[str, ...] = ()
-    kernel: str | None = None
     resume: str | None = None
     yes: bool = False
     as_json: bool = False
@@ -52,14 +46,7 @@ class OptimizeArguments:
                     hint="omit them, or start a new run",
                 )
             return found
-        only_application = {
-            "--source": found.source,
-            "--build": found.build_command,
-            "--verify": found.verify,
-            "--compare-file": found.compare_files,
-            "--kernel": found.kernel,
-        }
-        given = [name for name, value in only_application.items() if value]
+        given = [name for name, value in found.application_options().items() if value]
         if not found.is_application and given:
             raise LabError(
                 f"{given[0]} applies to applications only",
@@ -72,11 +59,6 @@ class OptimizeArguments:
     def is_application(self) -> bool:
         """Whether a command line follows the overrides."""
         return bool(self.command)
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        """Command line of the application; empty for a described kernel."""
-        return tuple(dropwhile(is_override, self.args))
 
     @property
     def display(self) -> str | None:
@@ -99,16 +81,4 @@ class OptimizeArguments:
         ]
         if not self.is_application:
             return ["job=optimize", *self.args, *common]
-        command = ",".join(quoted(argument) for argument in self.command)
-        files = ",".join(quoted(name) for name in self.compare_files)
-        return [
-            "job=optimize_application",
-            f"job.command=[{command}]",
-            *([f"job.source={quoted(self.source)}"] if self.source else []),
-            *([f"job.build={quoted(self.build_command)}"] if self.build_command else []),
-            *([f"job.verify={quoted(self.verify)}"] if self.verify else []),
-            f"job.compare_files=[{files}]",
-            *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
-            *self.args[: len(self.args) - len(self.command)],
-            *common,
-        ]
+        return ["job=optimize_application", *self.application_overrides(), *self.settings, *common]

@@ -19,3 +19,8 @@ def quoted(text: str) -> str:
     """
     literal = re.sub(r"(\\*)\$\{", lambda m: m[1] * 2 + r"\${", text)
     return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + (r"\'" if m[2] else ""), literal) + "'"
+
+
+def quoted_list(texts: tuple[str, ...]) -> str:
+    """Return a list of strings in the grammar of Hydra."""
+    return f"[{','.join(map(quoted, texts))}]"

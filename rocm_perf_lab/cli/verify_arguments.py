@@ -6,25 +6,19 @@ Overrides come first; the first argument that is not an override starts the comm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import dropwhile
 
-from rocm_perf_lab.cli.overrides import is_override, quoted
+from rocm_perf_lab.cli.application_arguments import ApplicationArguments
+from rocm_perf_lab.cli.overrides import quoted, quoted_list
 from rocm_perf_lab.core.errors import LabError
 
 
 @dataclass(frozen=True)
-class VerifyArguments:
+class VerifyArguments(ApplicationArguments):
     """Arguments and options of `rocm-perf verify`."""
 
-    args: tuple[str, ...]
     candidates: tuple[str, ...] = ()
     seed: int | None = None
-    source: str | None = None
-    build_command: str | None = None
     argument_sets: tuple[str, ...] = ()
-    verify: str | None = None
-    compare_files: tuple[str, ...] = ()
-    kernel: str | None = None
     as_json: bool = False
     output: str | None = None
 
@@ -43,15 +37,7 @@ class VerifyArguments:
             raise LabError(
                 f"there is no option {first}", where="rocm-perf verify", hint="write the application before its options"
             )
-        only_application = {
-            "--source": found.source,
-            "--build": found.build_command,
-            "--args": found.argument_sets,
-            "--verify": found.verify,
-            "--compare-file": found.compare_files,
-            "--kernel": found.kernel,
-        }
-        given = [name for name, value in only_application.items() if value]
+        given = [name for name, value in {**found.application_options(), "--args": found.argument_sets}.items() if value]
         if not found.command and given:
             raise LabError(
                 f"{given[0]} applies to applications only",
@@ -64,34 +50,15 @@ class VerifyArguments:
             )
         return found
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        """Command line of the application; empty for a described kernel."""
-        return tuple(dropwhile(is_override, self.args))
-
     def overrides(self) -> list[str]:
         """Return the overrides of the configuration. Runs are tracked only if an argument selects `tracking`."""
-        files = ",".join(quoted(name) for name in self.candidates)
         common = [
-            f"job.candidates=[{files}]",
+            f"job.candidates={quoted_list(self.candidates)}",
             *([f"optimizer.verification.seed={self.seed}"] if self.seed is not None else []),
             *(["display=json"] if self.as_json else []),
             *([f"hydra.run.dir={quoted(self.output)}"] if self.output else []),
         ]
         if not self.command:
             return ["tracking=none", *self.args, "job=verify", *common]
-        return ["job=verify_application", "tracking=none", *self._of_application(), *self.args[: -len(self.command)], *common]
-
-    def _of_application(self) -> list[str]:
-        command = ",".join(quoted(argument) for argument in self.command)
-        sets = ",".join(quoted(text) for text in self.argument_sets)
-        files = ",".join(quoted(name) for name in self.compare_files)
-        return [
-            f"job.command=[{command}]",
-            *([f"job.source={quoted(self.source)}"] if self.source else []),
-            *([f"job.build={quoted(self.build_command)}"] if self.build_command else []),
-            *([f"job.verify={quoted(self.verify)}"] if self.verify else []),
-            f"job.argument_sets=[{sets}]",
-            f"job.compare_files=[{files}]",
-            *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
-        ]
+        described = [*self.application_overrides(), f"job.argument_sets={quoted_list(self.argument_sets)}"]
+        return ["job=verify_application", "tracking=none", *described, *self.settings, *common]

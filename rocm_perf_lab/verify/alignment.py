@@ -51,7 +51,7 @@ class AlignmentAssumption:
 
 @dataclass(frozen=True)
 class AddressResult:
-    """Result of trials of addresses: `reason` says why a source is wrong, or is None; `notes` are checks that were not possible."""
+    """Result of trials of addresses: `reason` says why a source is wrong, or is None; `notes` are checks that were impossible."""
 
     reason: str | None = None
     assumptions: tuple[AlignmentAssumption, ...] = ()
