@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.bottleneck_cases import Case
-    from rocm_perf_lab.analysis.bottleneck import Evidence
+    from rocm_perf_lab.analysis.bottleneck import RuleEvidence
 
 _ROLES = {
     "labelled": "labelled: used to write the rules",
@@ -52,7 +52,7 @@ class Outcome:
     confidence: float
     reason: str
     others: tuple[str, ...]
-    evidence: Evidence
+    evidence: RuleEvidence
 
 
 def main(arguments: list[str] | None = None) -> None:

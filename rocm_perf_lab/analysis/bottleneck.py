@@ -32,7 +32,7 @@ _COUNTERS_OF_LDS = ("SQ_INSTS_LDS", "SQ_INSTS_LDS_sum", "SQ_LDS_IDX_ACTIVE", "SQ
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RuleEvidence:
     """Numbers that rules test, and text that their messages use; unknown values are absent."""
 
     numbers: Mapping[str, float]
@@ -74,7 +74,7 @@ class _Rules(BaseModel):
     unknown: _Advice
 
 
-def classify(evidence: Evidence) -> Bottleneck:
+def classify(evidence: RuleEvidence) -> Bottleneck:
     """Classify the evidence: `balanced` if every rule was evaluated and none matched, `unknown` if some were not evaluated."""
     book = _rules()
     names = {**book.thresholds, **evidence.numbers}
@@ -103,7 +103,7 @@ def classify(evidence: Evidence) -> Bottleneck:
 
 def gather_evidence(
     profile: Profile, roof: Roofline | Unavailable, metrics: Mapping[str, MetricValue], duration_ns: float
-) -> Evidence:
+) -> RuleEvidence:
     """Return the values of profile, roofline and counter metrics under the names that the rules use."""
     occupancy = profile.occupancy
     x, y, z = profile.grid
@@ -129,7 +129,7 @@ def gather_evidence(
     if isinstance(roof, Roofline):
         _add_memory(roof, metrics, numbers, words)
         _add_arithmetic(roof, metrics, numbers, words)
-    return Evidence({name: value for name, value in numbers.items() if value is not None}, words)
+    return RuleEvidence({name: value for name, value in numbers.items() if value is not None}, words)
 
 
 def _add_memory(

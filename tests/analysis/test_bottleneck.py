@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.analysis.bottleneck import Evidence, classify, gather_evidence
+from rocm_perf_lab.analysis.bottleneck import RuleEvidence, classify, gather_evidence
 from rocm_perf_lab.analysis.roofline import evaluate_metrics, roofline
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.rocprof.reader import read_database
@@ -46,7 +46,7 @@ WORDS = {"memory_level": "dram", "arithmetic_unit": "vector f32", "limiter": "vg
     ],
 )
 def test_evidence_determines_the_class(changes: dict[str, float], name: str) -> None:
-    found = classify(Evidence({**HEALTHY, **changes}, WORDS))
+    found = classify(RuleEvidence({**HEALTHY, **changes}, WORDS))
 
     assert found.name == name
     assert found.reasons
@@ -55,28 +55,28 @@ def test_evidence_determines_the_class(changes: dict[str, float], name: str) -> 
 
 
 def test_confidence_grows_with_the_evidence() -> None:
-    weak = classify(Evidence({**HEALTHY, "memory_load": 0.76}, WORDS))
-    strong = classify(Evidence({**HEALTHY, "memory_load": 0.95}, WORDS))
+    weak = classify(RuleEvidence({**HEALTHY, "memory_load": 0.76}, WORDS))
+    strong = classify(RuleEvidence({**HEALTHY, "memory_load": 0.95}, WORDS))
 
     assert weak.confidence == pytest.approx(0.88)
     assert strong.confidence == pytest.approx(0.975)
 
 
 def test_reasons_contain_the_numbers() -> None:
-    found = classify(Evidence({**HEALTHY, "memory": 0.85, "memory_load": 1.06}, WORDS))
+    found = classify(RuleEvidence({**HEALTHY, "memory": 0.85, "memory_load": 1.06}, WORDS))
 
     assert found.reasons == ("dram runs at 85% of its peak bandwidth",)
 
 
 def test_weaker_matches_are_listed_after_the_strongest() -> None:
-    found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "active_lanes": 0.5}, WORDS))
+    found = classify(RuleEvidence({**HEALTHY, "occupancy": 0.125, "active_lanes": 0.5}, WORDS))
 
     assert (found.name, found.others) == ("under_occupied", ("divergence_limited",))
 
 
 @pytest.mark.parametrize("cause", [{"occupancy": 0.125}, {"device_fill": 0.2}, {"duration_us": 3.0}])
 def test_waiting_with_a_known_cause_is_not_latency(cause: dict[str, float]) -> None:
-    found = classify(Evidence({**HEALTHY, "wait_share": 0.9, **cause}, WORDS))
+    found = classify(RuleEvidence({**HEALTHY, "wait_share": 0.9, **cause}, WORDS))
 
     assert found.name != "latency_bound"
     assert "latency_bound" not in found.others
@@ -85,14 +85,14 @@ def test_waiting_with_a_known_cause_is_not_latency(cause: dict[str, float]) -> N
 def test_a_rule_without_evidence_is_not_evaluated() -> None:
     numbers = {name: value for name, value in HEALTHY.items() if name != "wait_share"}
 
-    found = classify(Evidence(numbers, WORDS))
+    found = classify(RuleEvidence(numbers, WORDS))
 
     assert (found.name, found.confidence) == ("unknown", 0.0)
     assert "latency_bound (no wait_share)" in found.not_judged
 
 
 def test_saturated_memory_is_not_a_lack_of_occupancy() -> None:
-    found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "memory_load": 0.9}, WORDS))
+    found = classify(RuleEvidence({**HEALTHY, "occupancy": 0.125, "memory_load": 0.9}, WORDS))
 
     assert (found.name, found.others) == ("memory_bandwidth_bound", ())
 
