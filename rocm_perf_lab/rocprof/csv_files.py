@@ -8,6 +8,7 @@ per pass (`results_*.csv`; older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), th
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, header_of
@@ -22,6 +23,43 @@ _TRACE = re.compile(
 _PASS = re.compile(r"^(results_.+|pmc_perf_\d+|SQ_[A-Z_]+)\.csv(\.gz)?$")
 _JOINED = re.compile(r"^pmc_perf\.csv(\.gz)?$")
 _SYSINFO = "sysinfo.csv"
+_SUMMED = ({"Name", "Calls"}, {"TotalDurationNs"})
+_PEAKS = ("HBMBw", "L2Bw", "LDSBw")
+
+
+class CsvContent(StrEnum):
+    """Content of a CSV file of a ROCm profiler."""
+
+    DISPATCHES = "dispatches"
+    COUNTERS = "counters"
+    COPIES = "copies"
+    API_CALLS = "API calls"
+    AGENT_INFO = "agents"
+    SYSINFO = "machine"
+    ROOFLINE = "peaks"
+    PC_SAMPLES = "PC samples"
+    SUMMARY = "sums"
+
+
+def csv_content(path: Path) -> CsvContent | None:
+    """Return the content of a CSV file by its header; None for a table of another program."""
+    names = set(header_of(path))
+    if {"Node_Id", "Agent_Type"} <= names:
+        return CsvContent.AGENT_INFO
+    if "gpu_arch" in names:
+        return CsvContent.SYSINFO
+    if any(name in names for name in _PEAKS):
+        return CsvContent.ROOFLINE
+    if {"Sample_Timestamp", "Instruction"} <= names:
+        return CsvContent.PC_SAMPLES
+    if any(marks <= names for marks in _SUMMED):
+        return CsvContent.SUMMARY
+    kind = _kind_by_header(path)
+    if kind is not None:
+        return CsvContent.DISPATCHES if kind == "kernel_trace" else CsvContent.COUNTERS
+    if {"Direction", "Start_Timestamp"} <= names:
+        return CsvContent.COPIES
+    return CsvContent.API_CALLS if {"Function", "Start_Timestamp"} <= names else None
 
 
 def find_csv(directory: Path) -> tuple[Path, ...]:

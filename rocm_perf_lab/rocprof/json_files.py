@@ -55,6 +55,12 @@ def refuse_other(path: Path, key: str) -> None:
             raise JsonError(f"this is {name}, not JSON of rocprofv3", where=str(path), hint=COLLECT)
 
 
+def other_document(path: Path) -> str | None:
+    """Return what a JSON document of another tool is, by a key near its start; None if it is unknown."""
+    head = _head(path)
+    return next((name for mark, name in _OTHERS if f'"{mark}"'.encode() in head), None)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open the decompressed content of a file.
