@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CODE = "code.json"
 """Instructions of a decoded thread trace, or of PC samples in the form of the viewer."""
-EXPECTED = "expected: output of rocprofv3 (.db, .json, .csv, ui_output_*), rocprof, rocprofv2, or a workload directory of rocprof-compute"
+EXPECTED = "expected: output of rocprofv3 (.db, .json, .csv, ui_output_*), rocprof, rocprofv2 or rocprof-compute"
 _ELF_MAGIC, _BUNDLE_MAGICS = b"\x7fELF", (b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 _CODE_ENDINGS = (".out", ".hsaco", ".co", ".elf", ".o", ".so")
 _SOURCE_ENDINGS = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh", ".inc", ".py", ".s", ".cl"})

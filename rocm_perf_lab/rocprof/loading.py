@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ProfiledRun:
+class LoadedRun:
     """One launch of the application: the timed run of all its processes, and repetitions of it that collected counters."""
 
     trace: Trace
@@ -28,7 +28,7 @@ class LoadedRecording:
     """Content of a recording. Thread traces and PC samples are directories and files, which are read for one kernel."""
 
     files: Recording
-    runs: tuple[ProfiledRun, ...]
+    runs: tuple[LoadedRun, ...]
     """In order of time; empty if there are only thread traces or PC samples."""
     thread_traces: tuple[Path, ...]
     pc_samples: tuple[Path, ...]
@@ -54,11 +54,11 @@ def load(files: Recording) -> LoadedRecording:
     Raises:
         LabError: A file is damaged.
     """
-    runs: tuple[ProfiledRun, ...] = ()
+    runs: tuple[LoadedRun, ...] = ()
     tables = files.databases or files.json_results or files.tables
     if tables:
         trace, passes = read_passes(tables)
-        runs = (ProfiledRun(trace, passes),)
+        runs = (LoadedRun(trace, passes),)
     notes = tuple(f"{one.path.name} is not used: {one.reason}" for one in files.unused)
     return LoadedRecording(
         files=files,
