@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS, NONE, Graph, Pairs, dependencies
+from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS
 from rocm_perf_lab.analysis.timeline import busy_ns
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ class CriticalPath:
         return busy_ns(self.graph.start_ns, self.graph.end_ns)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Corrections of the recorded times, as sentences."""
+        count = self.graph.clamped
+        if not count:
+            return ()
+        overlap = "1 dispatch overlaps" if count == 1 else f"{count} dispatches overlap"
+        return (
+            f"{overlap} the next one of the same queue and stream by less than 1 us: the timestamps are inexact, "
+            "the dispatches are ordered",
+        )
+
+    @property
     def wall_ns(self) -> int:
         """Time from the first start to the last end."""
         return int(self.graph.end_ns.max() - self.graph.start_ns[0]) if len(self.graph) else 0
@@ -81,9 +94,10 @@ def critical_path(
     regions: Regions | None = None,
     *,
     max_gap_ns: int = DEFAULT_MAX_GAP_NS,
+    max_overlap_ns: int = DEFAULT_MAX_OVERLAP_NS,
 ) -> CriticalPath:
     """Return the critical path. Dispatches that end before they start count as 0 ns."""
-    graph = dependencies(dispatches, copies, regions, max_gap_ns=max_gap_ns)
+    graph = dependencies(dispatches, copies, regions, max_gap_ns=max_gap_ns, max_overlap_ns=max_overlap_ns)
     duration = graph.duration_ns
     to = _longest_to(duration, graph.in_pairs)
     length = int(to.max(initial=0))

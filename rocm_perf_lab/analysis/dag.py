@@ -13,6 +13,7 @@ import numpy as np
 from rocm_perf_lab.analysis.critical_path import copies_on_path_ns
 from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS, symbol_of_kernels
 from rocm_perf_lab.analysis.documents import DagDocument, DagGap, DagKernel, DagLaunches, DagNode, DagWhatIf
+from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,8 @@ DEPENDENCE_RULE = (
     f" node of other lanes of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after its own lane;"
     " if its lane was idle in between, for the last node of every other lane that ended since its lane's did; if API"
     " calls were traced, also for the last work of every lane that ended while its thread was in a blocking call before the"
-    " launch."
+    " launch. A dispatch that overlaps the next one of its queue and stream by less than"
+    f" {DEFAULT_MAX_OVERLAP_NS} ns ends when that one starts."
 )
 _NO_LAUNCHES = "the trace contains no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)"
 
@@ -80,6 +82,8 @@ def dag_document(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, max_no
         ),
         launches=DagLaunches(**vars(times.launches)) if times.launches else None,
         launches_reason=None if times.launches else _NO_LAUNCHES,
+        clamped_overlaps=graph.clamped,
+        notes=path.notes,
         what_if=tuple(
             DagWhatIf(kernel=name_of.get(symbol, symbol), times_faster=times_faster, **vars(found))
             for (symbol, times_faster), found in diagnosis.what_if.items()

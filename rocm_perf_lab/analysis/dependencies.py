@@ -16,6 +16,9 @@ dispatch or copy waits for
 4. `host`: if the trace contains API calls, the last work of the process, and of every other lane of it, that ended while the
    launching thread was in the last blocking call (a synchronisation or a synchronous copy) before the call that launched it.
 
+Dispatches of one queue and stream that overlap by less than `max_overlap_ns` ran one after the other: the earlier one is taken
+to end when the later one starts, and `Graph.clamped` counts them (see :mod:`rocm_perf_lab.analysis.overlaps`).
+
 Dispatches of different processes never wait for each other. Work that ends before it starts counts as 0 ns. Equal times are
 ordered by start, end and position, so the graph is acyclic.
 """
@@ -29,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS, clamped_ends
 from rocm_perf_lab.rocprof.trace import no_copies, no_regions
 
 if TYPE_CHECKING:
@@ -75,13 +79,15 @@ class Graph:
     """Nodes with a smaller `identity` are dispatches."""
     start_ns: Integers
     end_ns: Integers
-    """Never before the start."""
+    """Never before the start, without overlaps within an in-order queue."""
     predecessors: tuple[Integers, ...]
     """Predecessor by `lane`, `stream` and `near`, as far as they occur: always an earlier node, or -1."""
     joins: Integers
     """All other dependencies as pairs (earlier, later), sorted by the later node, shape (n_joins, 2)."""
     launched_by: Integers
     """Position of the API call that launched the node, or -1."""
+    clamped: int = 0
+    """Number of nodes whose end was moved to the start of the next dispatch of their queue and stream."""
 
     def __len__(self) -> int:
         return len(self.identity)
@@ -130,6 +136,7 @@ def dependencies(
     regions: Regions | None = None,
     *,
     max_gap_ns: int = DEFAULT_MAX_GAP_NS,
+    max_overlap_ns: int = DEFAULT_MAX_OVERLAP_NS,
 ) -> Graph:
     """Build the graph by the rule above."""
     copies = no_copies() if copies is None else copies
@@ -141,6 +148,7 @@ def dependencies(
     copy = np.full(len(copies), _COPY)
     lane = _group(process, np.concatenate([dispatches.agent, copy]), np.concatenate([dispatches.queue, copy]), stream)
     is_copy = np.arange(len(start)) >= len(dispatches)
+    end, clamped = _clamped(start, end, lane, np.concatenate([dispatches.queue, copy]) >= 0, max_overlap_ns)
     order = _sorted_order(start, end)
     start, end, process, stream, lane = (column[order] for column in (start, end, process, stream, lane))
     is_copy = is_copy[order]
@@ -172,7 +180,18 @@ def dependencies(
         predecessors=tuple(waited_for for index, waited_for in enumerate(found) if index == 0 or np.any(waited_for != NONE)),
         joins=_new_pairs(joined, found, len(start)),
         launched_by=launched_by,
+        clamped=clamped,
     )
+
+
+def _clamped(
+    start: Integers, end: Integers, lane: Integers, is_ordered: NDArray[np.bool_], max_overlap_ns: int
+) -> tuple[Integers, int]:
+    """Return the ends without small overlaps within a lane, and how many ends changed."""
+    order = _sorted_order(start, end)
+    changed = end.copy()
+    changed[order] = clamped_ends(start[order], end[order], lane[order], is_ordered[order], max_overlap_ns)
+    return changed, int(np.count_nonzero(changed != end))
 
 
 def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:

@@ -156,6 +156,10 @@ class DagDocument(Document):
     launches: DagLaunches | None
     launches_reason: str | None
     what_if: tuple[DagWhatIf, ...]
+    clamped_overlaps: int = 0
+    """Dispatches that end less than 1 us after the next one of their queue and stream started; they end at its start here."""
+    notes: tuple[str, ...] = ()
+    """Corrections of the recorded times."""
 
 
 class HeadroomPart(Part):

@@ -206,7 +206,7 @@ INTERVALS = st.lists(
 def test_random_graphs_with_copies_equal_the_reference(
     kernels: list[Interval], moved: list[Interval], max_gap_ns: int, faster: int, times: int
 ) -> None:
-    path = critical_path(dispatches(kernels), copies(moved), max_gap_ns=max_gap_ns)
+    path = critical_path(dispatches(kernels), copies(moved), max_gap_ns=max_gap_ns, max_overlap_ns=0)
     rows = [(*row, "kernel") for row in kernels] + [(*row, "copy") for row in moved]
 
     # Left out edges are implied by others: chains, slack and what-if must be those of the full rule.
@@ -230,7 +230,7 @@ def test_random_graphs_with_copies_equal_the_reference(
 @settings(deadline=None)
 @given(rows=INTERVALS)
 def test_the_time_line_equals_counting_every_nanosecond(rows: list[Interval]) -> None:
-    found = timeline(dependencies(dispatches(rows)))
+    found = timeline(dependencies(dispatches(rows), max_overlap_ns=0))
 
     running = [sum(start <= t < end for start, end, _ in rows) for t in range(60)]
     first = min((start for start, _, _ in rows), default=0)
@@ -261,7 +261,9 @@ def test_waits_on_the_host_equal_the_rule_written_down(kernels: list[Interval], 
     rows = dispatches(kernels)
     rows = replace(rows, correlation=np.arange(len(kernels)))
     found = calls([(start, start + length, name, row) for row, (start, length, name, _) in enumerate(made)])
-    graph = dependencies(rows, None, replace(found, thread=np.array([call[3] for call in made], np.int64)), max_gap_ns=-1)
+    graph = dependencies(
+        rows, None, replace(found, thread=np.array([call[3] for call in made], np.int64)), max_gap_ns=-1, max_overlap_ns=0
+    )
 
     wanted = reference_edges([(*row, "kernel") for row in kernels], -1)
     order = sorted(range(len(kernels)), key=lambda one: (kernels[one][0], kernels[one][1], one))
