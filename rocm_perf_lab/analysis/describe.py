@@ -35,6 +35,7 @@ from rocm_perf_lab.profiling.documents import (
     RooflineSummary,
     StabilityPart,
     TimeBandPart,
+    TimeGroupPart,
 )
 from rocm_perf_lab.rocprof.counter_catalogue import describe_counter, has_catalogue, metric_certificate
 from rocm_perf_lab.rocprof.metrics import load_metrics
@@ -108,7 +109,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
         error_bands=error_bands_part(diagnosis.stability.median_ns / _NS_PER_MS, profile.timing_errors),
         kernels=_kernels(profile, diagnosis, trace),
         provenance=_provenance(profile),
-        notes=profile.notes,
+        notes=(*profile.notes, *diagnosis.critical_path.notes),
     )
 
 
@@ -181,6 +182,10 @@ def stability_part(spread: Stability, durations_ns: Sequence[int]) -> StabilityP
         drift=DriftPart(**asdict(trend), is_drifting=trend.is_drifting) if trend else None,
         warnings=spread.warnings,
         durations_ms=_thinned_ms(settled, _DURATIONS_KEPT),
+        robust_cv=spread.robust_cv,
+        outlier_share=spread.outlier_share,
+        groups=tuple(TimeGroupPart(median_ms=group.median_ns / _NS_PER_MS, share=group.share) for group in spread.groups),
+        waits_for_peers=spread.waits_for_peers,
     )
 
 

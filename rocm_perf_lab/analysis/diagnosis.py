@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evidence
+from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.dependencies import symbol_of_kernels
 from rocm_perf_lab.analysis.roofline import Headroom, Roofline, Unavailable, evaluate_metrics, headroom, roofline
@@ -65,7 +66,8 @@ def diagnose(
         att: Thread trace of the kernel, or the reason why it is missing.
         measured: Measured peaks of the GPU; theoretical peaks are used without them.
     """
-    spread = stability(profile.durations_ns, deterministic=deterministic)
+    waits_for_peers = is_communication(profile.kernel.name)
+    spread = stability(profile.durations_ns, deterministic=deterministic, waits_for_peers=waits_for_peers)
     metrics = evaluate_metrics(profile, spread.median_ns)
     roof = roofline(profile, metrics, spread.median_ns, measured)
     path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)

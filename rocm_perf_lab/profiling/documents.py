@@ -68,8 +68,19 @@ class DriftPart(Part):
     is_drifting: bool
 
 
+class TimeGroupPart(Part):
+    """One of two groups of times; `share` of the runs."""
+
+    median_ms: float
+    share: float
+
+
 class StabilityPart(Part):
-    """Spread of the times; `cv` is null for a single run. Warm-up runs count in `runs` only."""
+    """Spread of the times; `cv` and `robust_cv` are null for a single run. Warm-up runs count in `runs` only.
+
+    `classification` follows `robust_cv` (1.4826 x median absolute deviation / median) if at most a tenth of ten or more runs are
+    outliers, otherwise `cv`.
+    """
 
     runs: int
     mean_ms: float
@@ -89,6 +100,12 @@ class StabilityPart(Part):
     warnings: tuple[str, ...] = ()
     durations_ms: tuple[float, ...] = ()
     """In order, without warm-up; at most 1,000, evenly spaced."""
+    robust_cv: float | None = None
+    outlier_share: float = 0.0
+    groups: tuple[TimeGroupPart, ...] = ()
+    """Two groups if the times have two typical values, otherwise none."""
+    waits_for_peers: bool = False
+    """Whether the times include waiting for other processes: the kernel is a collective."""
 
 
 class ResourcesPart(Part):

@@ -1,18 +1,21 @@
 """Stability of the repeated times of one dispatch.
 
-Classifies durations in ns by their coefficient of variation (CV = standard deviation / mean), and reports mean, median, spread,
-a confidence interval of the median, warm-up runs, outliers and drift.
+Classifies durations in ns by their spread relative to the typical time, and reports mean, median, a confidence interval of the
+median, warm-up runs, outliers, groups of times and drift. The spread is the robust coefficient of variation (scaled median
+absolute deviation / median) if at most a tenth of ten or more runs are outliers, so that a few outliers are reported as
+outliers; otherwise the coefficient of variation (CV = standard deviation / mean).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from rocm_perf_lab.statistics.bootstrap import median_interval
 from rocm_perf_lab.statistics.drift import Drift, drift
+from rocm_perf_lab.statistics.modes import TimeGroup, time_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +35,21 @@ _MIN_RUNS_FOR_WARM_UP = 5
 _NORMAL_MAD = 0.6745
 _NORMAL_MEAN_DEVIATION = 1.253314
 _MOST_OUTLIERS_LISTED = 100
+_MIN_RUNS_FOR_ROBUST_SPREAD = 10
+_MOST_OUTLIERS = 0.1
+"""Larger shares of outliers are part of the spread."""
+_ENOUGH_RUNS = 30
+"""Runs after which repeating is no longer the first advice."""
+_PRECISE = 0.05
+"""Half of the relative width of a median's interval that suffices to compare kernels."""
+_MOST_REPEATED = 200
 
 Classification = Literal["stable", "moderate", "unstable"]
 
 
 @dataclass(frozen=True)
 class Stability:
-    """Spread of the times. `cv` is None if unknown (one measured run). Only `runs` counts warm-up runs."""
+    """Spread of the times. `cv` and `robust_cv` are None if unknown (one measured run). Only `runs` counts warm-up runs."""
 
     runs: int
     mean_ns: float
@@ -58,19 +69,30 @@ class Stability:
     outlier_count: int = 0
     drift: Drift | None = None
     """None for fewer than six runs, or on a deterministic device."""
+    robust_cv: float | None = None
+    """Scaled median absolute deviation over the median."""
+    outlier_share: float = 0.0
+    """Share of the runs after the warm-up."""
+    groups: tuple[TimeGroup, ...] = ()
+    """Two groups if the times have two typical values, otherwise none."""
+    waits_for_peers: bool = False
+    """Whether the times include waiting for other processes, as those of a collective do."""
+
+    @property
+    def spread(self) -> float | None:
+        """Spread by which the times are classified: `robust_cv`, or `cv` for few runs or many outliers."""
+        few = self.runs - self.warm_up_runs < _MIN_RUNS_FOR_ROBUST_SPREAD
+        return self.cv if few or self.groups or self.outlier_share > _MOST_OUTLIERS else self.robust_cv
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons not to trust the median, as sentences."""
-        found = []
-        if self.classification == "unstable":
-            spread = "one run does not show the spread" if self.cv is None else f"the times vary by {self.cv:.0%} (CV)"
-            found.append(f"unstable: {spread}; profile it again with --runs {max(30, 2 * self.runs)}")
+        found = [_spread_advice(self)] if self.classification == "unstable" else []
         if self.drift is not None and self.drift.is_drifting:
             way = "slower" if self.drift.change > 0 else "faster"
+            cause = "check the balance of the processes" if self.waits_for_peers else "check clocks and temperature"
             found.append(
-                f"drifting: {abs(self.drift.change):.0%} {way} from first to last run (p = {self.drift.p_value:.1g}); "
-                "check clocks and temperature"
+                f"drifting: {abs(self.drift.change):.0%} {way} from first to last run (p = {self.drift.p_value:.1g}); {cause}"
             )
         if self.warm_up_runs:
             found.append(
@@ -79,12 +101,13 @@ class Stability:
         return tuple(found)
 
 
-def stability(durations_ns: Sequence[float], *, deterministic: bool) -> Stability:
+def stability(durations_ns: Sequence[float], *, deterministic: bool, waits_for_peers: bool = False) -> Stability:
     """Return the statistics of one or more durations.
 
     Args:
         durations_ns: Durations of equal dispatches, in order of start.
         deterministic: Whether the device repeats a dispatch in exactly the same time, so that one run suffices.
+        waits_for_peers: Whether the times include waiting for other processes: repeating does not reduce their spread.
     """
     every = np.asarray(durations_ns, dtype=np.float64)
     warm_up = 0 if deterministic else warm_up_runs(every)
@@ -94,21 +117,26 @@ def stability(durations_ns: Sequence[float], *, deterministic: bool) -> Stabilit
     stddev = 0.0 if single else float(times.std(ddof=1))
     cv = None if single and not deterministic else stddev / mean if mean else 0.0
     outliers = outlier_positions(times)
-    return Stability(
+    found = Stability(
         runs=len(every),
         mean_ns=mean,
         median_ns=median,
         stddev_ns=stddev,
         mad_ns=float(np.median(np.abs(times - median))),
         cv=cv,
-        classification=_classify(cv),
+        classification="unstable",
         note=_note(single=single, deterministic=deterministic, warm_up=warm_up),
         median_interval_ns=(median, median) if single and deterministic else median_interval(times),
         warm_up_runs=warm_up,
         outliers=tuple(int(i) + warm_up for i in outliers[:_MOST_OUTLIERS_LISTED]),
         outlier_count=len(outliers),
         drift=None if deterministic else drift(times),
+        robust_cv=None if cv is None else _robust_deviation(times) / median if median else 0.0,
+        outlier_share=len(outliers) / len(times),
+        groups=time_groups(times),
+        waits_for_peers=waits_for_peers,
     )
+    return replace(found, classification=_classify(found.spread))
 
 
 def warm_up_runs(times: Floats) -> int:
@@ -131,17 +159,41 @@ def outlier_positions(times: Floats) -> NDArray[np.int64]:
     """Return the positions with a modified z-score above 3.5 that are also more than 1 % off the median."""
     median = np.median(times)
     deviation = np.abs(times - median)
-    mad = float(np.median(deviation))
-    # If more than half of the times are equal, the median deviation is 0: use the mean deviation.
-    scale = mad / _NORMAL_MAD if mad else float(deviation.mean()) * _NORMAL_MEAN_DEVIATION
-    far = (deviation > OUTLIER_SCORE * scale) & (deviation > _MIN_OUTLIER_SHARE * median)
+    far = (deviation > OUTLIER_SCORE * _robust_deviation(times)) & (deviation > _MIN_OUTLIER_SHARE * median)
     return np.flatnonzero(far)
 
 
-def _classify(cv: float | None) -> Classification:
-    if cv is None or cv > MODERATE_CV:
+def _robust_deviation(times: Floats) -> float:
+    """Return the standard deviation of normal times with the same median absolute deviation."""
+    deviation = np.abs(times - np.median(times))
+    mad = float(np.median(deviation))
+    # If more than half of the times are equal, the median deviation is 0: use the mean deviation.
+    return mad / _NORMAL_MAD if mad else float(deviation.mean()) * _NORMAL_MEAN_DEVIATION
+
+
+def _classify(spread: float | None) -> Classification:
+    if spread is None or spread > MODERATE_CV:
         return "unstable"
-    return "stable" if cv <= STABLE_CV else "moderate"
+    return "stable" if spread <= STABLE_CV else "moderate"
+
+
+def _spread_advice(found: Stability) -> str:
+    """Return why the times are unstable, and what helps: repeating only if more runs make the median precise."""
+    if found.spread is None:
+        return f"unstable: one run does not show the spread; profile it again with --runs {_ENOUGH_RUNS}"
+    said = f"the times vary by {found.spread:.0%}"
+    if found.waits_for_peers:
+        return f"{said}, because they include waiting for the other processes: more runs do not help, balance the processes"
+    if found.groups:
+        times = " and ".join(f"{group.median_ns / 1e3:.4g} us ({group.share:.0%})" for group in found.groups)
+        return f"unstable: two groups of times, {times}: check inputs, clocks and cache contents, more runs do not help"
+    runs = found.runs - found.warm_up_runs
+    interval = found.median_interval_ns
+    half = None if interval is None or not found.median_ns else (interval[1] - interval[0]) / 2 / found.median_ns
+    if runs < _ENOUGH_RUNS or (half is not None and half > _PRECISE and 2 * runs <= _MOST_REPEATED):
+        return f"unstable: {said}; profile it again with --runs {max(_ENOUGH_RUNS, 2 * found.runs)}"
+    known = "" if half is None else f", the median of {runs} runs is known to {max(half, 0.001):.1%}"
+    return f"unstable: {said}{known}: check clocks, inputs and other users of the GPU"
 
 
 def _note(*, single: bool, deterministic: bool, warm_up: int) -> str | None:
