@@ -1,4 +1,4 @@
-"""`rocm-perf analyze`: analyse existing rocprofv3 output."""
+"""`rocm-perf analyze`: analyse recordings of AMD's profilers."""
 
 from __future__ import annotations
 
@@ -11,31 +11,37 @@ from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG, FOCUS_CRITICAL, KERNEL_REGEX, QUIET, ROOFLINE_CSV
 
 
-@click.command(short_help="Analyse rocprofv3 output; needs no GPU.")
-@click.argument("databases", nargs=-1, required=True, type=click.Path())
-@click.option("--att", type=click.Path(), metavar="DIR", help="Decoded thread trace written by rocprofv3 --att.")
-@click.option("--counters", type=click.Path(), metavar="DIR", help="Databases, JSON or CSV files of counter runs.")
+@click.command(short_help="Find where the time went in any recording of a GPU; needs no GPU.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--att", type=click.Path(), metavar="DIR", help="Decoded thread trace, if it is not among the paths.")
+@click.option("--counters", type=click.Path(), metavar="DIR", help="Counter runs, if they are not among the paths.")
 @click.option(
-    "--target", metavar="NAME", shell_complete=complete_targets, help="GPU, if the trace does not name it: mi300x, mi325x, ..."
+    "--target", metavar="NAME", shell_complete=complete_targets, help="GPU, if the recording does not name it: mi300x, ..."
 )
 @KERNEL_REGEX
 @FOCUS_CRITICAL
+@click.option("--series", is_flag=True, help="Compare runs in order of time: history of each kernel, changes and their reasons.")
 @click.option("--roofline", is_flag=True, help="Write roofline.png and roofline.html.")
 @ROOFLINE_CSV
-@click.option("--json", "as_json", is_flag=True, help="Print only profile.json.")
+@click.option("--verbose", is_flag=True, help="Print all kernels, losses, evidence and notes, and tables of the thread trace.")
+@click.option("--json", "as_json", is_flag=True, help="Print only one JSON document with all results.")
 @QUIET
 @click.option(
     "--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the documents (default: a new one)."
 )
 @DEBUG
-def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Analyse rocprofv3 output: rocpd databases, JSON or CSV files, or directories of them."""
+def analyze(paths: tuple[str, ...], debug: bool, **options: Any) -> None:
+    """Print where the time of an application and of its slowest kernel went.
+
+    PATHS are files and directories in any mixture: rocpd databases, JSON and CSV of rocprofv3 and rocprof, workload
+    directories of rocprof-compute, decoded thread traces, PC samples, roofline.csv, code objects. They are recognised by content.
+    """
 
     def run() -> None:
         from pathlib import Path
 
         from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest, run_analyze
 
-        run_analyze(AnalyzeRequest.of([Path(path) for path in databases], **options))
+        run_analyze(AnalyzeRequest.of([Path(path) for path in paths], **options))
 
     answer(run, debug=debug)

@@ -48,16 +48,22 @@ def test_the_documents_of_a_database_that_somebody_else_recorded(workplace: Work
     assert profile["provenance"]["time_kind"] == "measured"
     assert profile["roofline"] is not None
     assert document(workplace.directory, "analysis")["bottleneck"]
-    assert "10.00 us measured" in answer.stdout
+    assert "10 us measured" in answer.stdout
     assert b"vecCopy" in (workplace.directory / "out" / "timeline.perfetto-trace").read_bytes()
     assert database.read_bytes() == before
 
 
-def test_json_is_the_profile_and_quiet_the_runtime(workplace: Workplace, database: Path) -> None:
+def test_json_has_all_results_and_quiet_only_the_runtime(workplace: Workplace, database: Path) -> None:
     whole = workplace.rocm_perf("analyze", str(database), "--json", "--output", "out")
     short = workplace.rocm_perf("analyze", str(database), "--quiet", "--output", "out")
 
-    assert json.loads(whole.stdout) == document(workplace.directory)
+    printed, profile = json.loads(whole.stdout), document(workplace.directory)
+    assert printed == document(workplace.directory, "report")
+    assert {name: printed[name] for name in profile if name not in ("schema_version", "notes")} == {
+        name: value for name, value in profile.items() if name not in ("schema_version", "notes")
+    }
+    assert printed["analysis"] == document(workplace.directory, "analysis")
+    assert printed["files"]["understood"] == [{"path": str(database), "content": "rocpd database"}]
     assert short.stdout == "0.010000 ms measured\n"
 
 
@@ -76,7 +82,7 @@ def test_json_of_rocprofv3_says_what_its_database_says(workplace: Workplace, dat
 
     profiles = [json.loads(text) for text in said]
     for profile in profiles:
-        del profile["provenance"]
+        del profile["provenance"], profile["files"]
     assert profiles[0] == profiles[1] == profiles[2]
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest, _examine
+from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest
+from rocm_perf_lab.jobs.analyze.results import analyze_recording
 from tests.builders.rocpd_by_hand import Database
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def is_read_or_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
-        _examine(AnalyzeRequest((path,)), path.parent / "out")
+        analyze_recording(AnalyzeRequest((path,)), path.parent / "out")
     except LabError as error:
         assert str(path) in str(error)
 
@@ -238,7 +239,7 @@ def test_a_truncated_file_is_rejected(intact: bytes, tmp_path: Path) -> None:
     for length in lengths:
         path.write_bytes(intact[:length])
         with pytest.raises(LabError, match=r"empty|truncated|not an SQLite"):
-            _examine(AnalyzeRequest((path,)), tmp_path / "out")
+            analyze_recording(AnalyzeRequest((path,)), tmp_path / "out")
 
 
 @pytest.mark.parametrize("seed", range(4))

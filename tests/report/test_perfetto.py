@@ -130,10 +130,10 @@ def test_every_queue_is_a_track_and_the_critical_path_is_one(tmp_path: Path) -> 
 
 
 def test_overlapping_kernels_of_one_queue_get_separate_tracks(tmp_path: Path) -> None:
-    found = exported(traced(tmp_path, [dispatch(0, 100), dispatch(50, 150), dispatch(120, 130)]))
+    found = exported(traced(tmp_path, [dispatch(0, 10_000), dispatch(5_000, 15_000), dispatch(12_000, 13_000)]))
 
-    assert [(start, end) for start, end, _ in found.slices["Queue 0"]] == [(0, 100), (120, 130)]
-    assert [(start, end) for start, end, _ in found.slices["Queue 0, overlapping 2"]] == [(50, 150)]
+    assert [(start, end) for start, end, _ in found.slices["Queue 0"]] == [(0, 10_000), (12_000, 13_000)]
+    assert [(start, end) for start, end, _ in found.slices["Queue 0, overlapping 2"]] == [(5_000, 15_000)]
 
 
 def test_counters_are_tracks_that_fall_to_zero(tmp_path: Path) -> None:

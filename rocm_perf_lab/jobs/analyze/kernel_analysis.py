@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from rocm_perf_lab.analysis.application import application_overview
 from rocm_perf_lab.analysis.dag import MAX_NODES
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.analysis.application import ApplicationOverview
     from rocm_perf_lab.device.protocol import Finding
+    from rocm_perf_lab.profiling.documents import Document
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
@@ -116,7 +119,10 @@ class KernelAnalysis:
 
     profile: Profile
     diagnosis: Diagnosis
+    documents: Mapping[str, Document]
+    """Documents by file name."""
     artifacts: tuple[Path, ...]
+    overview: ApplicationOverview
     findings: tuple[Finding, ...] = ()
     verification: VerificationResult | None = None
 
@@ -212,10 +218,12 @@ def analyze_traces(
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
     diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured)
-    documents = write_documents(directory, describe(profile, diagnosis, first, dag_nodes=dag_nodes))
+    documents = describe(profile, diagnosis, first, dag_nodes=dag_nodes)
+    written = write_documents(directory, documents)
     timeline = directory / TIMELINE
     write_perfetto(timeline, first, diagnosis.critical_path)
-    return KernelAnalysis(profile, diagnosis, (*documents, timeline))
+    overview = application_overview(first, profile.kernels, diagnosis)
+    return KernelAnalysis(profile, diagnosis, documents, (*written, timeline), overview)
 
 
 def _measured(roofline_csv: Path) -> MeasuredPeaks:

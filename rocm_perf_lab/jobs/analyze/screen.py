@@ -1,0 +1,96 @@
+"""One screen about a recording: the application, then the analysed kernel with its ledger of lost time, then notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines
+from rocm_perf_lab.jobs.kernel_names import bare_name
+from rocm_perf_lab.jobs.show_ledger import duration_text, labelled, ledger_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.jobs.analyze.results import RecordingAnalysis
+    from rocm_perf_lab.profiling.profile import Profile
+
+_WIDEST = 120
+_NOTES = 3
+_NAME_LINES = 2
+
+
+def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool = False) -> None:
+    """Print the screen, readable from 80 columns; `verbose` prints everything that it abbreviates, and the thread trace."""
+    if console.quiet:
+        return
+    width = min(console.width, _WIDEST)
+    for line in recording_lines(found, width=width, verbose=verbose):
+        console.print(line, soft_wrap=True)
+
+
+def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = False) -> list[Text]:
+    """Return the screen as lines of at most `width` characters."""
+    lines: list[Text] = []
+    if found.overview is not None:
+        chosen = found.kernel.profile.kernel.mangled_name if found.kernel else None
+        lines += overview_lines(
+            found.overview, chosen=chosen, gpu=found.gpu_name, time_kind=found.time_kind, width=width, verbose=verbose
+        )
+    if found.kernel is not None:
+        lines += [Text(""), *_kernel(found.kernel.profile, found.kernel.diagnosis, found.time_kind, width)]
+    if found.ledger is not None:
+        lines += ledger_lines(found.ledger, width=width, verbose=verbose)
+    warnings = found.kernel.diagnosis.stability.warnings if found.kernel else ()
+    return [*lines, *_notes((*warnings, *found.notes), width, verbose)]
+
+
+def _kernel(profile: Profile, diagnosis: Diagnosis, time_kind: str, width: int) -> list[Text]:
+    resources, occupancy = profile.resources, profile.occupancy
+    registers = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
+    facts = [
+        f"grid {_sizes(profile.grid)}, block {_sizes(profile.block)}",
+        registers if resources.vgpr_per_thread else "registers unknown",
+        f"{resources.lds_bytes:,} B LDS" if resources.lds_bytes else "",
+        f"{resources.scratch_bytes:,} B scratch" if resources.scratch_bytes else "",
+        f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD ({occupancy.limiter})",
+    ]
+    name = bare_name(profile.kernel.name)
+    return [
+        *labelled("kernel", name, width, most_lines=_NAME_LINES),
+        *labelled("", ", ".join(filter(None, facts)), width),
+        *labelled("time", _time(diagnosis, time_kind), width),
+    ]
+
+
+def _time(diagnosis: Diagnosis, time_kind: str) -> str:
+    spread = diagnosis.stability
+    if spread.median_ns == 0:
+        return "not in the recording"
+    text = f"{duration_text(spread.median_ns)} {time_kind}"
+    if spread.runs > 1:
+        text += f", median of {spread.runs:,}"
+    if spread.median_interval_ns is not None:
+        low, high = spread.median_interval_ns
+        text += f" (95 %: {duration_text(low)} to {duration_text(high)})"
+    return text
+
+
+def _sizes(sizes: Iterable[int]) -> str:
+    """Format the sizes of a grid without trailing ones: `256`, `64 x 4`."""
+    kept = list(sizes)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return " x ".join(f"{size:,}" for size in kept)
+
+
+def _notes(notes: tuple[str, ...], width: int, verbose: bool) -> list[Text]:
+    shown = notes if verbose else notes[:_NOTES]
+    lines = [line for n, note in enumerate(shown) for line in labelled("" if n else "notes", note, width, most_lines=2)]
+    if len(notes) > len(shown):
+        lines += labelled("", f"and {len(notes) - len(shown)} more (--verbose)", width)
+    return lines

@@ -1,0 +1,178 @@
+"""Lines of the ledger of lost time: time against the roof, losses with evidence, suggestions, and missing evidence."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rocm_perf_lab.analysis.ledger import Evidence, Ledger, Loss
+
+UNKNOWN = "-"
+_LOSSES = 5
+_SUGGESTIONS = 3
+_MISSING = 2
+_EVIDENCE_LINES = 2
+_WORTH_A_LINE = 0.005
+_LABEL = 28
+_NUMBER = 9
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_THREE_DIGITS = 100
+_SMALLEST_OF_UNIT = 10.0
+"""A unit is used from 10 of it on; below, the next smaller one has more digits."""
+_SOURCES = {
+    "counters": "counters",
+    "thread_trace": "thread trace",
+    "pc_samples": "PC samples",
+    "launch": "launch",
+    "code": "code",
+}
+
+
+@dataclass(frozen=True)
+class TimeUnit:
+    """Unit of a column of times."""
+
+    name: str
+    ns: float
+
+    @classmethod
+    def for_time(cls, time_ns: float | None) -> TimeUnit:
+        """Return the unit in which a time has at least two digits before the point."""
+        for ns, name in _UNITS:
+            if time_ns is not None and time_ns >= _SMALLEST_OF_UNIT * ns:
+                return cls(name, ns)
+        return cls("us", 1e3) if time_ns is None or time_ns >= 1 else cls("ns", 1.0)
+
+    def text(self, time_ns: float | None) -> str:
+        """Format a time without its unit; `-` if unknown."""
+        if time_ns is None:
+            return UNKNOWN
+        value = time_ns / self.ns
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def duration_text(time_ns: float | None) -> str:
+    """Format a time with its unit and three digits, for example `16.3 us`; `-` if unknown."""
+    if time_ns is None:
+        return UNKNOWN
+    ns, unit = next((row for row in _UNITS if time_ns >= row[0]), _UNITS[-1])
+    value = time_ns / ns
+    return f"{value:,.0f} {unit}" if value >= _THREE_DIGITS else f"{value:.3g} {unit}"
+
+
+def ledger_lines(ledger: Ledger, *, width: int, verbose: bool = False) -> list[Text]:
+    """Return the ledger as lines of at most `width` characters: roof, losses, suggestions, missing evidence.
+
+    Args:
+        ledger: Budget of the kernel's time.
+        width: Columns of the terminal.
+        verbose: Show all losses with all evidence, all suggestions and everything that is missing.
+    """
+    return [
+        *_verdict(ledger, width),
+        *_table(ledger, width, verbose),
+        *_suggestions(ledger, width, verbose),
+        *_missing(ledger, width, verbose),
+    ]
+
+
+def labelled(label: str, text: str, width: int, *, most_lines: int | None = None, style: str = "bold") -> list[Text]:
+    """Return a label of nine columns and text next to it, wrapped; more than `most_lines` lines are cut with `..`."""
+    indent = " " * _NUMBER
+    lines = wrapped(text, width - len(indent), most_lines)
+    first = Text.assemble((f"{label:<{_NUMBER - 1}} ", style), lines[0] if lines else "")
+    return [first, *(Text(indent + line) for line in lines[1:])]
+
+
+def wrapped(text: str, width: int, most_lines: int | None = None) -> list[str]:
+    """Return text in lines of at most `width` characters; words longer than a line are broken."""
+    lines = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
+    if most_lines is None or len(lines) <= most_lines:
+        return lines
+    kept = lines[:most_lines]
+    kept[-1] = textwrap.shorten(" ".join([kept[-1], lines[most_lines]]), width, placeholder=" ..")
+    return kept
+
+
+def _verdict(ledger: Ledger, width: int) -> list[Text]:
+    if ledger.roof is not None:
+        roof = ledger.roof
+        time = f"{duration_text(roof.time_ns)}, {roof.utilisation:.0%} of the time" if roof.time_ns else f"{roof.utilisation:.0%}"
+        against = f"{time} at the {roof.name} roof"
+    else:
+        against = "not known: see missing"
+    confidence = f" (confidence {ledger.confidence:.0%})" if ledger.confidence else ""
+    return [*labelled("roof", against, width), *labelled("verdict", f"{ledger.verdict}{confidence}", width, most_lines=3)]
+
+
+def _table(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
+    if ledger.roof is None and not ledger.losses:
+        return []
+    unit = TimeUnit.for_time(ledger.measured_ns)
+    kind = "emulated" if ledger.emulated else "measured"
+    lines = [Text(_row(f"ledger, times {kind}", unit.name, "share", "gain at most", "confidence"), style="bold")]
+    if ledger.roof is not None:
+        lines.append(Text(_row(f"{ledger.roof.name} roof", unit.text(ledger.roof.time_ns), f"{ledger.roof.utilisation:.1%}")))
+    shown = ledger.losses if verbose else [loss for loss in ledger.losses if loss.share >= _WORTH_A_LINE][:_LOSSES]
+    for loss in shown:
+        lines += _loss(loss, unit, width, verbose)
+    if rest := ledger.losses[len(shown) :]:
+        amount = None if ledger.measured_ns is None else sum(loss.amount_ns or 0.0 for loss in rest)
+        lines.append(Text(_row(f"{len(rest)} smaller", unit.text(amount), f"{sum(loss.share for loss in rest):.1%}")))
+    if ledger.unexplained >= _WORTH_A_LINE / 10 or verbose:
+        lines.append(Text(_row("unexplained", unit.text(ledger.unexplained_ns), f"{ledger.unexplained:.1%}")))
+    return lines
+
+
+def _row(label: str, amount: str, share: str, gain: str = "", confidence: str = "") -> str:
+    return f"  {label:<{_LABEL}}{amount:>{_NUMBER}} {share:>7}  {gain:>16}  {confidence:>10}".rstrip()
+
+
+def _loss(loss: Loss, unit: TimeUnit, width: int, verbose: bool) -> list[Text]:
+    gain = f"{unit.text(loss.gain_ns)} {unit.name}" if loss.gain_ns is not None else f"{loss.gain:.1%}"
+    name = str(loss.cause).replace("_", " ").replace("lds", "LDS")
+    lines = [Text(_row(name, unit.text(loss.amount_ns), f"{loss.share:.1%}", gain, f"{loss.confidence:.0%}"))]
+    for evidence in loss.evidence if verbose else loss.evidence[:1]:
+        lines += _evidence(evidence, width, None if verbose else _EVIDENCE_LINES)
+    return lines
+
+
+def _evidence(evidence: Evidence, width: int, most_lines: int | None) -> list[Text]:
+    indent = "    "
+    text = f"{_SOURCES.get(str(evidence.source), str(evidence.source))}: {evidence.text}"
+    return [Text(indent + line, style="dim") for line in wrapped(text, width - len(indent), most_lines)]
+
+
+def _suggestions(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
+    """Return the suggestions of the largest losses, each once, after the place in the code that it is about."""
+    texts = dict.fromkeys(f"{loss.location}: {loss.suggestion}" if loss.location else loss.suggestion for loss in ledger.losses)
+    chosen = list(texts) if verbose else list(texts)[:_SUGGESTIONS]
+    return _numbered("suggestions", chosen, width, None if verbose else 2)
+
+
+def _missing(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
+    shown = ledger.missing if verbose else ledger.missing[:_MISSING]
+    lines = [line for n, text in enumerate(shown) for line in labelled("" if n else "missing", text, width, most_lines=2)]
+    if len(ledger.missing) > len(shown):
+        lines.append(Text(f"{'':<{_NUMBER}}and {len(ledger.missing) - len(shown)} more (--verbose)"))
+    return lines
+
+
+def _numbered(title: str, texts: Sequence[str], width: int, most_lines: int | None) -> list[Text]:
+    if not texts:
+        return []
+    return [Text(title, style="bold"), *_items(texts, width, most_lines)]
+
+
+def _items(texts: Iterable[str], width: int, most_lines: int | None) -> list[Text]:
+    lines = []
+    for number, text in enumerate(texts, start=1):
+        first, *rest = wrapped(text, width - 5, most_lines)
+        lines += [Text(f"  {number}. {first}"), *(Text(f"     {line}") for line in rest)]
+    return lines
