@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.rocprof.pc_samples import PcSampling, SampledKernel
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
-    from rocm_perf_lab.toolchain.listing import Listing
+    from rocm_perf_lab.toolchain.listing import ListedInstruction, Listing
 
 _SAVED = re.compile(r"code_object_id_(\d+)\.(?:out|hsaco|co)$")
+
+_WORD = 4
+_DISTANCE_WRAP = 1 << 16
 
 
 def saved_code_objects(files: Iterable[Path]) -> tuple[dict[int, CodeObject], tuple[str, ...]]:
@@ -98,7 +101,15 @@ def _instructions(
         source = f"{line.source.file}:{line.source.line}" if line.source else ""
         one = sampled.get(line.address)
         if one is None:
-            found.append(SampledInstruction(line.text, source, code_object, line.address, 0))
+            found.append(SampledInstruction(_unlabelled(line), source, code_object, line.address, 0))
         else:
-            found.append(replace(one, text=one.text or line.text, source=one.source or source))
+            found.append(replace(one, text=one.text or _unlabelled(line), source=one.source or source))
     return found
+
+
+def _unlabelled(line: ListedInstruction) -> str:
+    """Return the text with the distance of a branch instead of its label, as rocprofv3 writes it."""
+    mnemonic = line.text.split(maxsplit=1)[0] if line.text.strip() else ""
+    if line.target is None or not mnemonic.startswith(("s_branch", "s_cbranch")):
+        return line.text
+    return f"{mnemonic} {(line.target - line.address - _WORD) // _WORD % _DISTANCE_WRAP}"

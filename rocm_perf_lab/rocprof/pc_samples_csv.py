@@ -11,7 +11,8 @@ import io
 import re
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of
+from rocm_perf_lab.rocprof.csv_columns import CsvError
+from rocm_perf_lab.rocprof.csv_tables import content_of
 from rocm_perf_lab.rocprof.pc_sample_rows import UNKNOWN, InstructionKey, SampleRows, reason_number
 from rocm_perf_lab.rocprof.pc_samples import PcSampling, SamplingMethod
 

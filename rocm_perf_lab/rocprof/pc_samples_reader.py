@@ -19,6 +19,7 @@ from rocm_perf_lab.rocprof.pc_samples_rocpd import has_sample_tables, read_rocpd
 from rocm_perf_lab.rocprof.pc_samples_view import read_view
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from rocm_perf_lab.rocprof.pc_samples import PcSampling
@@ -36,7 +37,8 @@ def has_pc_samples(path: Path) -> bool:
             return is_samples_csv(path)
         if begins_as_sqlite(path):
             with closing(open_read_only(path)) as connection:
-                return has_sample_tables(names_in(connection)) and bool(read_rocpd(path))
+                tables = has_sample_tables(names_in(connection))
+            return tables and bool(read_rocpd(path))
         return is_results(path) and has_samples(path)
     except (OSError, DatabaseError, *UNREADABLE):
         return False
@@ -52,10 +54,15 @@ def find_pc_samples(path: Path) -> tuple[Path, ...]:
     views = sorted({code.parent for code in path.rglob("code.json") if _is_sampled_view(code.parent)})
     skipped = {file for directory in views for file in directory.iterdir()}
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file not in skipped and has_pc_samples(file)]
+    return (*one_per_recording(files), *views)
+
+
+def one_per_recording(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the file of each recording that tells most about its samples."""
     chosen: dict[Path, Path] = {}
     for file in sorted(files, key=lambda file: (_rank(file), file)):
         chosen.setdefault(_recording(file), file)
-    return (*sorted(chosen.values()), *views)
+    return tuple(sorted(chosen.values()))
 
 
 def read_pc_samples(path: Path) -> tuple[PcSampling, ...]:
