@@ -106,6 +106,16 @@ class UnitUse:
 
 
 @dataclass(frozen=True)
+class UnhiddenLatency:
+    """Share of the exposed latencies (0 to 1) that more wavefronts per SIMD would hide, and the reason why there are so few."""
+
+    cause: Cause
+    fraction: float
+    evidence: Evidence
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True)
 class Account:
     """Knowledge of one source about the kernel's time.
 
@@ -116,6 +126,7 @@ class Account:
     source: Source
     losses: tuple[TimePart, ...] = ()
     units: tuple[UnitUse, ...] = ()
+    unhidden: tuple[UnhiddenLatency, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -1,0 +1,204 @@
+"""Account of hardware counters: pressure on the units, wasted work, exposed waiting and idle compute units.
+
+The time of a dispatch is divided in order: its launch, compute units without work, the busy time of the most loaded unit, and the
+rest, in which wavefronts wait. Useful busy time is the roof, wasted busy time is a loss of its cause. Waiting beside a busy unit is
+hidden and is no loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.counted import CountedEvents
+from rocm_perf_lab.analysis.counted_clocks import counter_clock
+from rocm_perf_lab.analysis.launch_account import LaunchShape, launch_rate_share
+from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Source, TimePart, UnitUse
+from rocm_perf_lab.analysis.missing_counters import missing_counters
+from rocm_perf_lab.analysis.unit_pressure import CountedKernel, unit_pressures
+from rocm_perf_lab.analysis.wave_states import WaveStates, wave_states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rocm_perf_lab.analysis.unit_pressure import Pressure
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
+
+_LEAST_SHARE = 0.005
+_SCATTERED_LOOKUPS = 20.0
+"""L1 lookups of a vector memory instruction that coalesced lanes cannot need (16, and a margin)."""
+_ATOMIC_SHARE = 0.001
+_FEW_WAVES = 0.5
+
+
+def counter_account(
+    profile: Profile,
+    metrics: Mapping[str, MetricValue],
+    duration_ns: float | None,
+    *,
+    peaks: MeasuredPeaks | None = None,
+    lane_bytes: float | None = None,
+) -> Account:
+    """Return the account of the counters of a profile.
+
+    Args:
+        profile: Profile of the kernel.
+        metrics: Counter metrics of the kernel.
+        duration_ns: Duration of a dispatch; None if unknown.
+        peaks: Measured peaks of the GPU.
+        lane_bytes: Mean bytes per lane of the executed vector memory instructions, if known.
+    """
+    counted = CountedEvents.of(profile)
+    if not counted:
+        return Account(Source.COUNTERS, missing=missing_counters(profile, counted))
+    shape = LaunchShape.of(profile)
+    clock = counter_clock(counted, profile.target, shape, duration_ns)
+    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, lane_bytes)
+    pressures = unit_pressures(kernel)
+    idle = tuple(_idle(kernel, shape, duration_ns))
+    states = wave_states(counted, profile.target)
+    launching = launch_rate_share(shape, profile.target, clock.clocks, clock.active)
+    wasted = tuple(_wasted(pressures, launching, shape))
+    busy = max([pressure.busy for pressure in pressures if pressure.reliable], default=0.0)
+    busy = max(busy, launching)
+    free = max(0.0, clock.active - sum(part.share or 0.0 for part in idle if part.cause != Cause.LAUNCH_OVERHEAD) - busy)
+    waits = tuple(_waits(kernel, states, free, profile)) if states else ()
+    return Account(
+        source=Source.COUNTERS,
+        losses=(*idle, *wasted, *waits),
+        units=tuple(_use(pressure) for pressure in pressures),
+        missing=missing_counters(profile, counted),
+        notes=(clock.doubt,) if clock.doubt else (),
+    )
+
+
+def _use(pressure: Pressure) -> UnitUse:
+    return UnitUse(pressure.unit, pressure.useful, pressure.evidence, pressure.lower_bound, pressure.reliable)
+
+
+def _part(cause: Cause, share: float, confidence: float, text: str, gain: float | None = None) -> TimePart:
+    return TimePart(cause, share, max(share, gain or 0.0), confidence, (Evidence(Source.COUNTERS, text),))
+
+
+def _idle(kernel: CountedKernel, shape: LaunchShape, duration_ns: float | None) -> Iterator[TimePart]:
+    """Yield the launch and the compute units without wavefronts."""
+    clock = kernel.clock
+    outside = 1 - clock.active
+    if duration_ns and clock.clocks and outside >= _LEAST_SHARE:
+        text = f"wavefronts are in flight for {clock.active:.0%} of the {duration_ns / 1000:.2f} us of a dispatch"
+        yield _part(Cause.LAUNCH_OVERHEAD, outside, 0.85 if kernel.counted.emulated else 0.65, text)
+    units = kernel.counted.events("SQ_BUSY_CU_CYCLES")
+    busy = kernel.per_unit(units)
+    if busy is None or busy > clock.active * 1.05:
+        return
+    empty = max(0.0, clock.active - busy)
+    small = min(empty, clock.active * shape.idle_units)
+    text = f"compute units have a wavefront for {busy / clock.active:.0%} of the time"
+    if small >= _LEAST_SHARE:
+        yield _part(Cause.SMALL_GRID, small, 0.9, f"{text}; {shape.workgroups:,} workgroups, {shape.compute_units:,} units")
+    if empty - small >= _LEAST_SHARE:
+        yield _part(Cause.TAIL, empty - small, 0.7, text)
+
+
+def _wasted(pressures: Sequence[Pressure], launching: float, shape: LaunchShape) -> Iterator[TimePart]:
+    """Yield what wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
+
+    Only the most loaded unit bounds the time: waste on others is hidden behind it. Removing the waste can still gain all of it if
+    the units do not overlap perfectly, which is the upper bound.
+    """
+    reliable = [pressure for pressure in pressures if pressure.reliable]
+    roof = max((pressure.useful for pressure in reliable), default=0.0)
+    queue = sorted(reliable, key=lambda pressure: -pressure.busy)
+    floor = {id(one): max([roof, *(other.busy for other in queue[number + 1 :])]) for number, one in enumerate(queue)}
+    for one in queue:
+        bounding = max(0.0, one.busy - max(floor[id(one)], launching))
+        whole = sum(waste.share for waste in one.waste)
+        for waste in one.waste:
+            share = bounding * waste.share / whole
+            if waste.share >= _LEAST_SHARE:
+                yield _part(waste.cause, share, waste.confidence, f"{waste.text}; {one.text}", waste.share)
+    above = max(0.0, launching - max([roof, *(one.busy for one in queue)]))
+    if above >= _LEAST_SHARE:
+        text = f"{shape.workgroups:,} short workgroups: starting them takes {launching:.0%} of the time"
+        yield _part(Cause.LAUNCH_OVERHEAD, above, 0.6, text)
+
+
+def _waits(kernel: CountedKernel, states: WaveStates, free: float, profile: Profile) -> Iterator[TimePart]:
+    """Divide the time in which no unit is near its roof by the states of the wavefronts."""
+    issue_cause = _issue_cause(kernel)
+    shares = {
+        Cause.MEMORY_LATENCY: states.memory,
+        Cause.LDS_LATENCY: states.lds,
+        Cause.SCALAR_LATENCY: states.scalar,
+        Cause.BARRIER_IMBALANCE: states.barrier,
+        Cause.INSTRUCTION_CACHE: states.fetch,
+        Cause.STORE_DRAIN: states.drain,
+        Cause.DEPENDENCY: states.dependency + states.active,
+    }
+    if issue_cause is not None:
+        shares[issue_cause] = states.issue
+    atomic = _atomic_part(kernel, states, profile)
+    if atomic is not None:
+        missing, text = atomic
+        yield _part(Cause.ATOMIC_CONTENTION, free * missing, 0.7, text)
+        free *= 1 - missing
+        if kernel.metric("atomic_share") and states.memory:
+            part = _atomic_instructions(kernel)
+            shares[Cause.ATOMIC_CONTENTION] = shares[Cause.MEMORY_LATENCY] * part
+            shares[Cause.MEMORY_LATENCY] *= 1 - part
+    whole = sum(shares.values())
+    if not whole or free < _LEAST_SHARE:
+        return
+    sure = 0.65 if states.has_levels else 0.45
+    for cause, share in shares.items():
+        if free * share / whole >= _LEAST_SHARE:
+            yield _part(cause, free * share / whole, sure, _wait_text(cause, share, states))
+
+
+def _wait_text(cause: Cause, share: float, states: WaveStates) -> str:
+    counters = {
+        Cause.MEMORY_LATENCY: ("SQ_INSTS_VMEM", "wait for vector memory"),
+        Cause.ATOMIC_CONTENTION: ("SQ_INSTS_VMEM", "wait for atomics"),
+        Cause.LDS_LATENCY: ("SQ_INSTS_LDS", "wait for LDS"),
+        Cause.SCALAR_LATENCY: ("SQ_INSTS_SMEM", "wait for scalar loads"),
+        Cause.BARRIER_IMBALANCE: ("", "wait without memory operations in flight, so at barriers"),
+        Cause.INSTRUCTION_CACHE: ("SQ_IFETCH", "wait for instructions"),
+        Cause.STORE_DRAIN: ("", "have ended except for stores in flight"),
+        Cause.DEPENDENCY: ("", "issue or execute instructions one after the other"),
+    }
+    counter, what = counters.get(cause, ("", "are ready, but the vector memory pipe accepts no instruction"))
+    latency = states.latencies.get(counter)
+    mean = f" (mean latency {latency:,.0f} clocks)" if latency is not None else ""
+    return f"wavefronts {what} for {share:.0%} of their life{mean}"
+
+
+def _issue_cause(kernel: CountedKernel) -> Cause | None:
+    """Return the cause of waiting to issue while no unit is busy: only vector memory refuses instructions for long."""
+    counted = kernel.counted
+    accesses, lookups = counted.events("SQ_INSTS_VMEM"), counted.events("TCP_TOTAL_CACHE_ACCESSES_sum")
+    if not accesses:
+        return None
+    scattered = lookups is not None and lookups / accesses > _SCATTERED_LOOKUPS
+    return Cause.UNCOALESCED_ACCESS if scattered else Cause.MEMORY_BACKPRESSURE
+
+
+def _atomic_instructions(kernel: CountedKernel) -> float:
+    """Return atomics of global memory relative to all vector memory instructions."""
+    atomics = kernel.counted.total("TA_FLAT_ATOMIC_WAVEFRONTS_sum", "TA_BUFFER_ATOMIC_WAVEFRONTS_sum")
+    accesses = kernel.counted.events("SQ_INSTS_VMEM")
+    return min(1.0, atomics[0] / accesses) if atomics and accesses else 0.0
+
+
+def _atomic_part(kernel: CountedKernel, states: WaveStates, profile: Profile) -> tuple[float, str] | None:
+    """Return the share of missing wavefronts if the kernel has atomics: those that serialise keep the device waiting."""
+    atomics = _atomic_instructions(kernel)
+    share, held = kernel.metric("atomic_share"), kernel.metric("achieved_occupancy")
+    if not atomics or (share is not None and share < _ATOMIC_SHARE):
+        return None
+    shape = LaunchShape.of(profile)
+    expected = shape.resident_waves(profile.occupancy.waves_per_simd) / profile.occupancy.max_waves_per_simd
+    expected *= 1 - shape.idle_units
+    missing = 0.0 if held is None or not expected else max(0.0, 1 - held / expected)
+    text = f"{atomics:.0%} of the vector memory instructions are atomics, and {missing:.0%} of the wavefront slots stay empty"
+    return (missing if missing >= _FEW_WAVES else 0.0), text

@@ -1,0 +1,245 @@
+"""Pressure on every unit from counters: the share of the time for which it is busy, and the part of that which is useful.
+
+A unit may be busy with work that better code does not have: replayed LDS clocks, lookups of scattered addresses, idle lanes. Its
+busy share is the time below which the kernel cannot fall as it is, its useful share the time at its roof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.cause_catalogue import cause_catalogue
+from rocm_perf_lab.analysis.ledger import Cause, Evidence, HardwareUnit, Source
+from rocm_perf_lab.target.peaks import memory_roofs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rocm_perf_lab.analysis.counted import CountedEvents
+    from rocm_perf_lab.analysis.counted_clocks import CounterClock
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.target.peaks import MeasuredPeaks, MemoryLevel, MemoryRoof
+
+_ABOVE_ROOF = 1.05
+"""Rates up to this share of a theoretical peak are rounding; above it, something is wrong."""
+_COALESCED_LOOKUPS = 16.0
+"""L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
+_FULL_LANES = 0.95
+_TRANSCENDENTAL_SLOTS = 4
+
+
+@dataclass(frozen=True)
+class Waste:
+    """Part of a unit's busy time that a cause adds, as a share of the duration."""
+
+    cause: Cause
+    share: float
+    text: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """Busy share of one unit, with what is wasted of it. `useful` = `busy` - wasted shares."""
+
+    unit: HardwareUnit
+    busy: float
+    text: str
+    waste: tuple[Waste, ...] = ()
+    reliable: bool = True
+    lower_bound: bool = False
+
+    @property
+    def useful(self) -> float:
+        """Share of the duration at the roof of the unit."""
+        return max(0.0, self.busy - sum(waste.share for waste in self.waste))
+
+    @property
+    def evidence(self) -> Evidence:
+        """Sentence with the busy share."""
+        return Evidence(Source.COUNTERS, self.text)
+
+
+@dataclass(frozen=True)
+class CountedKernel:
+    """Inputs of the calculations: counters, metrics, time base and target of one kernel."""
+
+    counted: CountedEvents
+    metrics: Mapping[str, MetricValue]
+    clock: CounterClock
+    target: Target
+    wave_size: int
+    peaks: MeasuredPeaks | None = None
+    lane_bytes: float | None = None
+    """Mean bytes per lane of the executed vector memory instructions, if the code is known."""
+    achievable: Mapping[MemoryLevel, float] = field(default_factory=lambda: cause_catalogue().achievable)
+
+    def metric(self, name: str) -> float | None:
+        """Return the value of a metric, None if it is unknown."""
+        found = self.metrics.get(name)
+        return None if found is None else found.value
+
+    def per_unit(self, amount: float | None) -> float | None:
+        """Return clocks summed over compute units as a share of the duration."""
+        return None if amount is None else self.clock.share(amount, self.target.compute_units)
+
+    @property
+    def requested_bytes(self) -> float | None:
+        """Bytes that the lanes of vector memory instructions ask for; None if the code is unknown."""
+        accesses = self.counted.events("SQ_INSTS_VMEM")
+        if self.lane_bytes is None or accesses is None:
+            return None
+        return accesses * self.wave_size * self.lane_bytes
+
+
+def unit_pressures(kernel: CountedKernel) -> tuple[Pressure, ...]:
+    """Return the pressure on every unit whose counters were collected."""
+    return (*_bandwidths(kernel), *_vector_l1(kernel), *_lds(kernel), *_vector_alu(kernel), *_matrix(kernel), *_scalar(kernel))
+
+
+def _bandwidths(kernel: CountedKernel) -> Iterator[Pressure]:
+    roofs = {roof.level: roof for roof in memory_roofs(kernel.target, kernel.peaks)}
+    if not kernel.clock.time_ns:
+        return
+    level: MemoryLevel
+    for level in ("dram", "l2"):
+        traffic, missing = _traffic(kernel, level)
+        roof = roofs.get(level)
+        if traffic is None or roof is None:
+            continue
+        rate = traffic / kernel.clock.time_ns
+        mall = roofs.get("mall")
+        if level == "dram" and rate > roof.gb_per_s * _ABOVE_ROOF and mall is not None and rate <= mall.gb_per_s * _ABOVE_ROOF:
+            roof = mall  # hits of the MALL are counted with the traffic behind L2
+        yield _bandwidth(kernel, roof, rate, traffic, missing)
+
+
+def _traffic(kernel: CountedKernel, level: MemoryLevel) -> tuple[float | None, bool]:
+    """Return the bytes at a level, and True if a part was not counted."""
+    whole = kernel.metric(f"{level}_bytes")
+    if whole is not None:
+        return whole, False
+    parts = [kernel.metric(f"{level}_{direction}_bytes") for direction in ("read", "write")]
+    known = [part for part in parts if part is not None]
+    return (sum(known), True) if known else (None, False)
+
+
+def _bandwidth(kernel: CountedKernel, roof: MemoryRoof, rate: float, traffic: float, missing: bool) -> Pressure:
+    achievable = roof.gb_per_s * (1.0 if roof.kind == "empirical" else kernel.achievable.get(roof.level, 1.0))
+    clock = kernel.clock
+    when = "" if clock.is_measured else " at the maximum clock (the recording has no times)"
+    text = (
+        f"{roof.level} moves {'at least ' if missing else ''}{traffic / 1e6:,.4g} MB, {rate:,.0f} GB/s{when}: "
+        f"{rate / achievable:.0%} of the {achievable:,.0f} GB/s that are achievable"
+    )
+    is_possible = rate <= roof.gb_per_s * _ABOVE_ROOF
+    if not is_possible:
+        text += f", and above the peak of {roof.gb_per_s:,.0f} GB/s: not trustworthy"
+    if clock.doubt:
+        text += f"; {clock.doubt}"
+    busy = min(1.0, rate / achievable)
+    waste = ()
+    requested = kernel.requested_bytes
+    if requested and traffic > requested * 1.25:
+        share = busy * (1 - requested / traffic)
+        reason = f"lanes request {requested / 1e6:,.4g} MB, but {traffic / 1e6:,.4g} MB move through {roof.level}"
+        waste = (Waste(Cause.UNCOALESCED_ACCESS, share, reason, 0.75),)
+    return Pressure(HardwareUnit(roof.level), busy, text, waste, is_possible and clock.doubt is None, missing)
+
+
+def _vector_l1(kernel: CountedKernel) -> Iterator[Pressure]:
+    counted = kernel.counted
+    lookups, accesses = counted.events("TCP_TOTAL_CACHE_ACCESSES_sum"), counted.events("SQ_INSTS_VMEM")
+    clocks = counted.events("TA_TA_BUSY_sum")
+    stalled = counted.total(
+        "TA_ADDR_STALLED_BY_TC_CYCLES_sum", "TA_ADDR_STALLED_BY_TD_CYCLES_sum", "TA_DATA_STALLED_BY_TC_CYCLES_sum"
+    )
+    exact = clocks is not None
+    if clocks is not None and stalled is not None:
+        clocks = max(clocks - stalled[0], min(clocks, (lookups or 0.0) / 2))
+    amount = clocks if clocks is not None else None if lookups is None else lookups / 2
+    busy = kernel.per_unit(amount)
+    if busy is None or amount is None:
+        return
+    text = f"the address pipe of vector L1 is busy {'' if exact else 'at least '}{busy:.0%} of the time"
+    waste: tuple[Waste, ...] = ()
+    if accesses and lookups:
+        each = (clocks or lookups) / accesses
+        least = max(4.0, kernel.lane_bytes) if kernel.lane_bytes is not None else _COALESCED_LOOKUPS
+        if each > least * 1.25:
+            share = busy * (1 - least / each)
+            reason = f"a vector memory instruction takes {each:.1f} lookups; coalesced lanes need {least:.1f}"
+            waste = (Waste(Cause.UNCOALESCED_ACCESS, share, reason, 0.8 if kernel.lane_bytes else 0.7),)
+    yield Pressure(HardwareUnit.VECTOR_L1, busy, text, waste, lower_bound=not exact)
+
+
+def _lds(kernel: CountedKernel) -> Iterator[Pressure]:
+    counted = kernel.counted
+    active = _first(counted, "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE")
+    if active is None:
+        return
+    conflicts = _first(counted, "SQ_LDS_BANK_CONFLICT", "SQC_LDS_BANK_CONFLICT")
+    unaligned = counted.events("SQ_LDS_UNALIGNED_STALL") or 0.0
+    busy = kernel.per_unit(active + unaligned)
+    if busy is None:
+        return
+    waste = []
+    whole = active + unaligned
+    if conflicts and whole:
+        share = busy * min(conflicts, active) / whole
+        text = f"{conflicts / whole:.0%} of the busy LDS clocks replay accesses with bank conflicts"
+        waste.append(Waste(Cause.LDS_BANK_CONFLICTS, share, text, 0.9))
+    if unaligned:
+        text = f"{unaligned / whole:.0%} of the busy LDS clocks are stalls of unaligned accesses"
+        waste.append(Waste(Cause.LDS_UNALIGNED, busy * unaligned / whole, text, 0.85))
+    text = f"LDS is busy {busy:.0%} of the time" + ("" if conflicts is not None else " (bank conflicts were not counted)")
+    yield Pressure(HardwareUnit.LDS, min(1.0, busy), text, tuple(waste))
+
+
+def _vector_alu(kernel: CountedKernel) -> Iterator[Pressure]:
+    counted = kernel.counted
+    issued = counted.events("SQ_ACTIVE_INST_VALU") or counted.events("SQ_INSTS_VALU")
+    if issued is None:
+        return
+    matrix = counted.events("SQ_INSTS_MFMA") or 0.0
+    slow = counted.total("SQ_INSTS_VALU_TRANS_F16", "SQ_INSTS_VALU_TRANS_F32", "SQ_INSTS_VALU_TRANS_F64")
+    slots = max(0.0, issued - matrix) + (_TRANSCENDENTAL_SLOTS - 1) * (slow[0] if slow else 0.0)
+    if kernel.target.wave_limits.wave_size != kernel.wave_size or kernel.wave_size != 64:
+        slots *= kernel.wave_size / 32 / kernel.target.simds_per_cu
+    busy = kernel.per_unit(slots)
+    if busy is None:
+        return
+    text = f"vector instructions take {busy:.0%} of the issue slots"
+    waste: tuple[Waste, ...] = ()
+    lanes = kernel.metric("active_lanes")
+    if lanes is not None and not matrix and lanes < _FULL_LANES * kernel.wave_size:
+        share = min(1.0, busy) * (1 - lanes / kernel.wave_size)
+        reason = f"{lanes:.1f} of {kernel.wave_size} lanes are active in an average vector instruction"
+        waste = (Waste(Cause.DIVERGENCE, share, reason, 0.85),)
+    yield Pressure(HardwareUnit.VALU, min(1.0, busy), text, waste)
+
+
+def _matrix(kernel: CountedKernel) -> Iterator[Pressure]:
+    clocks = kernel.counted.events("SQ_VALU_MFMA_BUSY_CYCLES")
+    busy = None if clocks is None else kernel.clock.share(clocks, kernel.target.compute_units * kernel.target.simds_per_cu)
+    if busy is None:
+        busy = kernel.metric("mfma_utilisation")
+    if busy is not None:
+        reliable = busy <= _ABOVE_ROOF
+        text = f"the matrix cores are busy {busy:.0%} of the time" + ("" if reliable else ": not trustworthy")
+        yield Pressure(HardwareUnit.MATRIX, min(1.0, busy), text, reliable=reliable)
+
+
+def _scalar(kernel: CountedKernel) -> Iterator[Pressure]:
+    counted = kernel.counted
+    issued = counted.total("SQ_ACTIVE_INST_SCA") or counted.total("SQ_INSTS_SALU", "SQ_INSTS_SMEM")
+    busy = None if issued is None else kernel.per_unit(issued[0])
+    if busy is not None:
+        text = f"scalar instructions take {busy:.0%} of the issue slots"
+        yield Pressure(HardwareUnit.SALU, min(1.0, busy), text)
+
+
+def _first(counted: CountedEvents, *names: str) -> float | None:
+    return next((value for name in names if (value := counted.events(name)) is not None), None)
