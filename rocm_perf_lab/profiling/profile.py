@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rocm_perf_lab.profiling.launch_occupancy import counted_wave_size, occupancy_of_launch
+from rocm_perf_lab.profiling.populations import Population, describe_others, dispatches_like, populations, resources_of_code
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.toolchain.demangle import demangle
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Dim3 = tuple[int, int, int]
 
 _NAMED_STRANGERS = 3
+_MOST_COUNTED_POPULATIONS = 20
+_OTHER_LAUNCHES = ("the counters are of dispatches with other launch shapes than the times",)
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Profile:
     target: Target
     wave_size: int
     durations_ns: tuple[int, ...]
-    """Duration of every dispatch of the kernel, in order of start."""
+    """Durations of the dispatches of the first population, in order of start."""
     resources: KernelResources
     occupancy: Occupancy
     counter_passes: tuple[Mapping[str, float], ...]
@@ -75,6 +78,11 @@ class Profile:
     kernels: tuple[RankedKernel, ...]
     provenance: Provenance
     notes: tuple[str, ...]
+    populations: tuple[Population, ...] = ()
+    """Dispatches of the kernel with equal launch shape and code, by descending total time. Launch, resources, times and counters
+    are those of the first one."""
+    population_counters: tuple[tuple[Mapping[str, float], ...], ...] = ()
+    """`counter_passes` of the largest populations."""
 
     @property
     def timing_errors(self) -> TimingErrors | None:
@@ -122,9 +130,13 @@ def build_profile(
     ranked = rank_kernels(trace, helper_patterns)
     kernel = select_kernel(trace, ranked, symbol=symbol or (resources.symbol if resources else None))
     _check_architecture(trace, kernel, target)
-    launch = _launch(trace, kernel)
+    groups = populations(trace, kernel.dispatches)
+    launch = _launch(trace, kernel, groups[0])
     found = resources_of(trace, launch.dispatch, target, resources)
-    counters = _counter_passes((trace, *counter_traces), kernel)
+    counted_groups = tuple(
+        _counter_passes((trace, *counter_traces), kernel, trace, group) for group in groups[:_MOST_COUNTED_POPULATIONS]
+    )
+    counters = counted_groups[0] or _counter_passes((trace, *counter_traces), kernel)
     counted = counted_wave_size(target, prod(launch.grid), prod(launch.block), counters)
     wave_size = resources.wavefront_size if resources else counted
     spread = uses_workgroup_processor(resources.descriptor) if resources else None
@@ -134,28 +146,37 @@ def build_profile(
         block=launch.block,
         target=target,
         wave_size=wave_size,
-        durations_ns=tuple(trace.dispatches.duration_ns[kernel.dispatches].tolist()),
+        durations_ns=tuple(trace.dispatches.duration_ns[groups[0].dispatches].tolist()),
         resources=found,
         occupancy=occupancy_of_launch(target, found, launch.block, wave_size, spread),
         counter_passes=counters,
         kernels=ranked,
         provenance=Provenance.of(trace, identity_note, versions or {}, code_object_sha256),
-        notes=(*failures, *trace.notes, *_notes(trace, ranked, found, launch.dispatch), *_strangers(counter_traces, kernel)),
+        notes=(
+            *failures,
+            *trace.notes,
+            *describe_others(groups),
+            *_notes(trace, ranked, found, launch.dispatch),
+            *_strangers(counter_traces, kernel),
+            *(_OTHER_LAUNCHES if counters and not counted_groups[0] else ()),
+        ),
+        populations=groups,
+        population_counters=counted_groups,
     )
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """The longest dispatch of a kernel."""
+    """The longest dispatch of the largest population of a kernel."""
 
     dispatch: int
     grid: Dim3
     block: Dim3
 
 
-def _launch(trace: Trace, kernel: RankedKernel) -> _Launch:
+def _launch(trace: Trace, kernel: RankedKernel, population: Population) -> _Launch:
     dispatches = trace.dispatches
-    longest = int(kernel.dispatches[dispatches.duration_ns[kernel.dispatches].argmax()])
+    longest = int(population.dispatches[dispatches.duration_ns[population.dispatches].argmax()])
     block = _dim3(dispatches.workgroup[longest])
     if min(block) < 1:
         raise ProfileError(
@@ -163,7 +184,7 @@ def _launch(trace: Trace, kernel: RankedKernel) -> _Launch:
             where=str(trace.path),
             hint="the trace is damaged: collect it again",
         )
-    return _Launch(longest, _dim3(-(-dispatches.grid[longest] // dispatches.workgroup[longest])), block)
+    return _Launch(longest, population.grid, block)
 
 
 def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> None:
@@ -178,15 +199,32 @@ def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> N
         )
 
 
-def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapping[str, float], ...]:
-    """Return one mapping per pass with counters of the kernel; means over its dispatches."""
+def _counter_passes(
+    traces: Sequence[Trace], kernel: RankedKernel, timed: Trace | None = None, population: Population | None = None
+) -> tuple[Mapping[str, float], ...]:
+    """Return one mapping per pass with counters of the kernel, or of one population; means over the dispatches.
+
+    Args:
+        traces: Runs with counters.
+        kernel: The kernel.
+        timed: The run of `population`.
+        population: Only dispatches with its launch shape and code count.
+    """
     passes = []
     for trace in traces:
-        kernels = _same_kernel(trace, kernel)
+        if not trace.counters and not trace.replays:
+            continue
+        dispatches = np.flatnonzero(np.isin(trace.dispatches.kernel, _same_kernel(trace, kernel)))
+        if population is not None and timed is not None:
+            code = resources_of_code(timed.kernels[population.kernel])
+            same = trace is timed
+            dispatches = population.dispatches if same else dispatches_like(trace, dispatches, population, code)
+        chosen = np.zeros(len(trace.dispatches), bool)
+        chosen[dispatches] = True
         for of_pass in trace.passes:
             counters = {}
             for name, column in of_pass.items():
-                values = column.value[np.isin(trace.dispatches.kernel[column.dispatch], kernels)]
+                values = column.value[chosen[column.dispatch]]
                 if len(values):
                     counters[name] = float(values.mean())
             if counters:

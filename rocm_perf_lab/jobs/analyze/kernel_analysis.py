@@ -15,6 +15,7 @@ from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
 from rocm_perf_lab.jobs.run_directory import TIMELINE
 from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.populations import dispatches_like, resources_of_code
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Finding
     from rocm_perf_lab.profiling.documents import Document
     from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.peaks import MeasuredPeaks
@@ -179,6 +181,7 @@ def analyze_traces(
     note: str,
     counter_traces: Sequence[Trace] = (),
     att: AttTrace | str | None = None,
+    samples: PcSampling | None = None,
     problems: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
     roofline_csv: Path | None = None,
@@ -195,6 +198,7 @@ def analyze_traces(
         note: Origin of the data, for the provenance.
         counter_traces: Runs that collected counters.
         att: Thread trace of the kernel, or the reason why there is none.
+        samples: PC samples of the run.
         problems: Problems of the passes, which become notes.
         versions: Versions of the tools, for the provenance.
         roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
@@ -215,7 +219,7 @@ def analyze_traces(
         versions=versions,
         failures=problems,
     )
-    more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
+    more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name, profile, first)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
     diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured)
     documents = describe(profile, diagnosis, first, dag_nodes=dag_nodes)
@@ -232,6 +236,9 @@ def _measured(roofline_csv: Path) -> MeasuredPeaks:
     return read_roofline_csv(roofline_csv)
 
 
-def _durations(trace: Trace, mangled_name: str) -> list[int]:
-    found = [kernel for kernel in rank_kernels(trace) if kernel.mangled_name == mangled_name]
-    return [int(ns) for kernel in found for ns in trace.dispatches.duration_ns[kernel.dispatches]]
+def _durations(trace: Trace, mangled_name: str, profile: Profile, timed: Trace) -> list[int]:
+    """Return the durations of the profile's population of the kernel in another run."""
+    wanted = profile.populations[0]
+    code = resources_of_code(timed.kernels[wanted.kernel])
+    found = [kernel.dispatches for kernel in rank_kernels(trace) if kernel.mangled_name == mangled_name]
+    return [int(ns) for one in found for ns in trace.dispatches.duration_ns[dispatches_like(trace, one, wanted, code)]]
