@@ -139,6 +139,8 @@ class Roof:
     time_ns: float | None
     utilisation: float
     evidence: tuple[Evidence, ...]
+    lower_bound: bool = False
+    """True if parts of the work are unknown, for example counters that were not collected."""
 
     @property
     def name(self) -> str:

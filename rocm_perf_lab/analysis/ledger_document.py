@@ -29,6 +29,8 @@ class RoofPart(Part):
     time_us: float | None
     utilisation: float
     evidence: tuple[EvidencePart, ...]
+    lower_bound: bool
+    """True if parts of the kernel's work are unknown: time and utilisation are then at least these."""
 
 
 class LossPart(Part):
@@ -78,7 +80,13 @@ def ledger_part(ledger: Ledger) -> LedgerPart:
 
 
 def _roof(roof: Roof) -> RoofPart:
-    return RoofPart(name=roof.name, time_us=_us(roof.time_ns), utilisation=roof.utilisation, evidence=_evidence(roof.evidence))
+    return RoofPart(
+        name=roof.name,
+        time_us=_us(roof.time_ns),
+        utilisation=roof.utilisation,
+        evidence=_evidence(roof.evidence),
+        lower_bound=roof.lower_bound,
+    )
 
 
 def _loss(loss: Loss) -> LossPart:

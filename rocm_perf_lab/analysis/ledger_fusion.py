@@ -119,7 +119,9 @@ def _roof(accounts: Iterable[Account], duration_ns: float | None) -> Roof | None
         return None
     largest = max(uses.values(), key=lambda use: use.share)
     share = min(1.0, max(0.0, largest.share))
-    return Roof(largest.unit, None if duration_ns is None else share * duration_ns, share, (largest.evidence,))
+    return Roof(
+        largest.unit, None if duration_ns is None else share * duration_ns, share, (largest.evidence,), largest.lower_bound
+    )
 
 
 def _parts(accounts: Iterable[Account], cause: Cause) -> list[tuple[Source, list[TimePart]]]:
