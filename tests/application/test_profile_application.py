@@ -25,6 +25,7 @@ def document(directory: Path, name: str = "profile") -> Any:
     return json.loads((directory / "run" / f"{name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_longest_kernel_is_profiled_with_its_counters_and_all_are_ranked(workplace: Workplace) -> None:
     workplace.application(TWO_KERNELS)
 

@@ -47,6 +47,7 @@ def test_a_right_candidate_is_correct_and_the_exit_code_is_0(place: VerifyPlace)
     assert not Path("mlruns").exists() and not Path("mlflow.db").exists()
 
 
+@pytest.mark.slow
 def test_each_candidate_gets_one_line_in_the_order_of_the_options(place: VerifyPlace) -> None:
     names = ["wrong", "right", "syntax", "printf"]
     options = [word for name in names for word in ("--candidate", place.candidate(name))]
@@ -78,6 +79,7 @@ def test_each_candidate_gets_one_line_in_the_order_of_the_options(place: VerifyP
     assert documents[3]["evidence"]["source_line"] == 5
 
 
+@pytest.mark.slow
 def test_a_wrong_candidate_is_explained_and_its_seed_replays_the_verdict(place: VerifyPlace) -> None:
     candidate = place.candidate("tail")
 
@@ -104,6 +106,7 @@ def test_a_memory_defect_is_wrong_and_names_the_line_of_the_candidate(place: Ver
     assert "outside.hip:5" in document["reason"]
 
 
+@pytest.mark.slow
 def test_a_candidate_that_never_ends_is_wrong(place: VerifyPlace) -> None:
     answer = verify("--candidate", place.candidate("hangs"), "--json", "--seed", "1")
 
@@ -189,6 +192,7 @@ def test_runs_are_tracked_only_on_request() -> None:
     assert "tracking=none" in VerifyArguments.parse(("kernel=scale",), **options).overrides()
 
 
+@pytest.mark.slow
 def test_names_with_quotes_and_commas_reach_the_job_unchanged(place: VerifyPlace) -> None:
     name = "it's, {a} $b.hip"
     (place.directory / name).write_text(SCALE)

@@ -24,6 +24,7 @@ class Comment:
 """
 
 
+@pytest.mark.slow
 def test_a_transform_of_the_working_directory_is_named_by_its_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

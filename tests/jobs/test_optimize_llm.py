@@ -207,11 +207,11 @@ def test_a_live_endpoint_with_errors_gives_the_same_verdicts(workplace: Path, so
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("", "the answer is empty"),
+        pytest.param("", "the answer is empty", marks=pytest.mark.slow),
         ("Loops should be unrolled.", "the answer has no code block"),
-        ("```\nint a;\n```\n```\nint b;\n```", "the answer has 2 code blocks"),
+        pytest.param("```\nint a;\n```\n```\nint b;\n```", "the answer has 2 code blocks", marks=pytest.mark.slow),
         ('```\n#include <hip/hip_runtime.h>\nextern "C" __global__ void other() {}\n```', "the kernel must keep its name"),
-        ("```\n" + "x" * 1_000_000 + "\n```", "the answer is longer than 262,144 bytes"),
+        pytest.param("```\n" + "x" * 1_000_000 + "\n```", "the answer is longer than 262,144 bytes", marks=pytest.mark.slow),
     ],
     ids=["nothing", "prose", "two blocks", "renamed", "megabyte"],
 )

@@ -157,6 +157,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.slow
 def test_an_answer_that_hangs_the_compiler_is_rejected(workplace: Path) -> None:
     """The limit is shorter than the baseline needs: it applies to answers only."""
     attack = GOOD.replace('extern "C"', f'{ENDLESS}extern "C"').replace("2.0f *", "(2.0f + 0 * B<40, 1>::v) *")
@@ -169,6 +170,7 @@ def test_an_answer_that_hangs_the_compiler_is_rejected(workplace: Path) -> None:
     assert verdict["reason"].startswith("the compiler was stopped: it ")
 
 
+@pytest.mark.slow
 def test_an_endless_kernel_is_rejected(workplace: Path) -> None:
     attack = GOOD.replace("i < n; i += 64", "i < n; i += n > 4096 ? 64 : 0")
     place(workplace, GOOD.encode(), answers=[f"```cpp\n{attack}```\n"])

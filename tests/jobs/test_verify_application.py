@@ -30,6 +30,7 @@ def lines(answer: Answer) -> list[Any]:
     return [json.loads(line) for line in answer.out.splitlines()]
 
 
+@pytest.mark.slow
 def test_candidates_are_compared_with_the_unmodified_application(place: VerifyPlace) -> None:
     names = [place.candidate(name) for name in ("right", "wrong", "printf", "syntax")]
     Path("unbuildable.hip").write_text(SCALE.replace(BODY, f"// REFUSE_TO_BUILD\n  {BODY}"))
@@ -56,6 +57,7 @@ def test_candidates_are_compared_with_the_unmodified_application(place: VerifyPl
     assert Path("app.hip").read_text() == SCALE
 
 
+@pytest.mark.slow
 def test_further_arguments_find_what_the_first_ones_do_not(place: VerifyPlace) -> None:
     candidate = place.candidate("tail")
 
@@ -69,6 +71,7 @@ def test_further_arguments_find_what_the_first_ones_do_not(place: VerifyPlace) -
     assert document["evidence"]["command"] == ["./app", "100"]
 
 
+@pytest.mark.slow
 def test_outputs_that_do_not_depend_on_the_kernel_are_bad_input(place: VerifyPlace) -> None:
     candidate = place.candidate("wrong")
 

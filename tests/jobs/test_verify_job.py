@@ -45,6 +45,7 @@ def test_triton_candidates_pass_trials_without_guards(tmp_path: Path, monkeypatc
     assert any(text.startswith("guards: they parse HIP") for text in documents[0]["not_checked"])
 
 
+@pytest.mark.slow
 def test_finished_verdicts_survive_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rocm_perf_lab.optimize.candidate import CandidateChecker
 
@@ -69,6 +70,7 @@ def test_finished_verdicts_survive_an_interruption(tmp_path: Path, monkeypatch: 
     assert [(d["candidate"], d["verdict"]) for d in documents] == [("right.hip", "correct")]
 
 
+@pytest.mark.slow
 def test_a_run_is_tracked_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow.tracking import MlflowClient
 

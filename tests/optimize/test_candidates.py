@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = Path(__file__).parent / "candidates"
 EXPERIMENTS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(DIRECTORY.glob("*.yaml"))}
+MARKS: dict[str | None, Any] = {"fast": (), "slow": pytest.mark.slow, None: pytest.mark.corpus}
 CASES = [(name, case) for name, content in EXPERIMENTS.items() for case in content["candidates"]]
 
 
@@ -31,8 +32,7 @@ def checker(experiment: str) -> CandidateChecker:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "case"),
-    [pytest.param(n, c, id=f"{n}: {c['name']}", marks=() if c.get("quick") else pytest.mark.corpus) for n, c in CASES],
+    ("experiment", "case"), [pytest.param(n, c, id=f"{n}: {c['name']}", marks=MARKS[c.get("suite")]) for n, c in CASES]
 )
 def test_each_candidate_is_judged_as_its_label_says(experiment: str, case: dict[str, Any], tmp_path: Path) -> None:
     description = described(resource_dir("experiments") / experiment)
