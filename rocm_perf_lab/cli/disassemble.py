@@ -12,7 +12,12 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name (default: all kernels).")
 @click.option("--source", "with_source", is_flag=True, help="Show the source line of each instruction.")
-@click.option("--counts", type=click.Path(), metavar="RUN", help="Directory written by emulate --output, or its counts file.")
+@click.option(
+    "--counts",
+    type=click.Path(),
+    metavar="DIR",
+    help="Numbers per instruction: of emulate --output, of a thread trace (ui_output_*), or of PC samples in the viewer's form.",
+)
 @JSON
 @DEBUG
 def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | None, as_json: bool, debug: bool) -> None:

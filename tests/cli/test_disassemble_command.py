@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
+from rocm_perf_lab.rocprof.att.model import AttProvenance, AttTrace, InstructionRow, KernelLabel, PcSamples
+from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 from tests.builders.command import Answer, rocm_perf
 from tests.builders.kernels import build_hip
@@ -250,3 +252,57 @@ def test_debug_prints_the_traceback() -> None:
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
     assert "error: cannot read" in result.stderr
+
+
+def _traced(hsaco: str, directory: Path, *, sampled: bool = False, mnemonic: str | None = None) -> list[dict[str, object]]:
+    """Write a thread trace, or PC samples, of `powers` whose numbers grow with the row; return the instructions."""
+    (kernel,) = disassemble(hsaco, *POWERS, "--json").document["kernels"]
+    rows = tuple(
+        InstructionRow(
+            line,
+            mnemonic or row["text"],
+            "kernel.hip:5",
+            1,
+            row["address"],
+            *((0, 0, 0, 0) if sampled else (2, 10 * line, line, 3)),
+            PcSamples("", line, 2, (0, 0, 0, 2)) if sampled else None,
+        )
+        for line, row in enumerate(kernel["instructions"], start=1)
+    )
+    label = KernelLabel(0, "powers", "powers", 1, kernel["entry_address"])
+    provenance = AttProvenance("", 1, 1, "3.0.0", 9, "rocprofv3", emulated=False)
+    write_trace(AttTrace(provenance, rows, (label,), ()), directory)
+    instructions: list[dict[str, object]] = kernel["instructions"]
+    return instructions
+
+
+@pytest.mark.parametrize("below", ["", "ui_output_agent_1_dispatch_1"])
+def test_cycles_of_a_thread_trace_are_shown_with_the_instructions(hsaco: str, tmp_path: Path, below: str) -> None:
+    instructions = _traced(hsaco, tmp_path / "att")
+
+    answer = disassemble(hsaco, "--source", "--counts", tmp_path / "att" / below)
+    (kernel,) = disassemble(hsaco, "--counts", tmp_path / "att" / below, "--json").document["kernels"]
+
+    assert ";    hits     latency       stall        idle  address  instruction" in answer.out
+    last = len(instructions)
+    assert re.search(rf"^ +2 +{10 * last} +{last} +3 +{instructions[-1]['address']:x}  ", answer.out, flags=re.MULTILINE)
+    assert [row["latency"] for row in kernel["instructions"]] == [10 * line for line in range(1, last + 1)]
+    assert {(row["hits"], row["idle"], row["executions"]) for row in kernel["instructions"]} == {(2, 3, None)}
+
+
+def test_pc_samples_are_shown_with_the_instructions(hsaco: str, tmp_path: Path) -> None:
+    instructions = _traced(hsaco, tmp_path / "view", sampled=True)
+
+    answer = disassemble(hsaco, "--counts", tmp_path / "view")
+    (kernel,) = disassemble(hsaco, "--counts", tmp_path / "view", "--json").document["kernels"]
+
+    assert re.search(rf"^ +3 +1 +2  waitcnt +{instructions[0]['address']:x}  ", answer.out, flags=re.MULTILINE)
+    assert kernel["instructions"][4]["samples"] == 5 + 2
+    assert kernel["instructions"][4]["stall_reasons"] == {"waitcnt": 2}
+
+
+def test_a_trace_of_other_code_is_refused(hsaco: str, tmp_path: Path) -> None:
+    _traced(hsaco, tmp_path / "att", mnemonic="v_mov_b32 v0, 0")
+
+    refused(disassemble(hsaco, "--counts", tmp_path / "att"), says="another version of powers", hint="traced")
+    refused(disassemble(hsaco, "--counts", tmp_path / "att", "--kernel", "calls"), says="the thread trace is of powers")

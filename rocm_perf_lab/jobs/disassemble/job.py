@@ -1,4 +1,4 @@
-"""`rocm-perf disassemble`: list the instructions of a code object, optionally with source lines and execution counts."""
+"""`rocm-perf disassemble`: list the instructions of a code object, optionally with source lines and measured numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from rocm_perf_lab.core.files import require_existing
-from rocm_perf_lab.device.instruction_counts import CountsError, read_counts
+from rocm_perf_lab.jobs.disassemble.counts import read_count_table
 from rocm_perf_lab.target.catalog import load_target, target_names
 from rocm_perf_lab.target.occupancy import occupancy
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
@@ -18,11 +18,11 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 from rocm_perf_lab.toolchain.listing import list_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
-    from rocm_perf_lab.device.instruction_counts import CountRow, CountsDocument
+    from rocm_perf_lab.jobs.disassemble.counts import CountTable
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
     from rocm_perf_lab.toolchain.listing import ListedInstruction, Listing
@@ -45,10 +45,10 @@ class DisassembleRequest:
 
 @dataclass(frozen=True)
 class CountedListing:
-    """Listing of one kernel; `counts` by address, empty without run data."""
+    """Listing of one kernel, and the numbers of its instructions if there are any."""
 
     listing: Listing
-    counts: Mapping[int, CountRow]
+    counts: CountTable | None
     elsewhere: int
     """Executions of instructions outside the listing, in functions that the kernel calls."""
 
@@ -61,10 +61,10 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
     """
     require_existing(request.file, "the code object")
     code_objects = read_kernel_file(request.file)
-    counts = read_counts(request.counts) if request.counts is not None else None
+    counts = None
+    if request.counts is not None:
+        counts = read_count_table(request.counts, code_objects, request.kernel)
     wanted = _wanted(code_objects, request.kernel, counts)
-    if counts is not None:
-        _require_same(counts, wanted, request)
     listings = [
         (code_object, _counted(list_kernel(code_object, kernel, with_source=request.with_source), counts))
         for code_object, kernel in wanted
@@ -82,7 +82,7 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
 
 
 def _wanted(
-    code_objects: Sequence[CodeObject], name: str | None, counts: CountsDocument | None
+    code_objects: Sequence[CodeObject], name: str | None, counts: CountTable | None
 ) -> list[tuple[CodeObject, KernelMetadata]]:
     """Return the named or the counted kernel, else all kernels."""
     name = name or (counts.symbol if counts is not None else None)
@@ -92,25 +92,11 @@ def _wanted(
     return every or [choose_kernel(code_objects, None)]  # raises: there is no kernel
 
 
-def _require_same(
-    counts: CountsDocument, wanted: Sequence[tuple[CodeObject, KernelMetadata]], request: DisassembleRequest
-) -> None:
-    code_object, kernel = wanted[0]
-    if (counts.code_object_sha256, counts.symbol) != (code_object.sha256, kernel.symbol):
-        same_file = counts.code_object_sha256 == code_object.sha256
-        raise CountsError(
-            f"the counts are of {f'kernel {counts.symbol}' if same_file else 'another code object'}",
-            where=f"--counts {request.counts}",
-            hint=f"add --kernel {counts.symbol}" if same_file else "pass the emulated file, or emulate this one",
-        )
-
-
-def _counted(listing: Listing, counts: CountsDocument | None) -> CountedListing:
+def _counted(listing: Listing, counts: CountTable | None) -> CountedListing:
     if counts is None:
-        return CountedListing(listing, {}, 0)
-    by_address = {row.address: row for row in counts.instructions}
+        return CountedListing(listing, None, 0)
     listed = {instruction.address for instruction in listing.instructions}
-    return CountedListing(listing, by_address, sum(row.executions for a, row in by_address.items() if a not in listed))
+    return CountedListing(listing, counts, sum(n for address, n in counts.executions.items() if address not in listed))
 
 
 def _target_of(architecture: str) -> Target | None:
@@ -122,9 +108,9 @@ def _target_of(architecture: str) -> Target | None:
 def _lines(code_object: CodeObject, counted: CountedListing, target: Target | None, sources: _Sources) -> Iterator[str]:
     kernel = counted.listing.kernel
     yield from _header(code_object, kernel, target)
-    has_counts = bool(counted.counts)
-    if has_counts:
-        yield ";    runs  lanes  address  instruction"
+    counts = counted.counts
+    if counts is not None:
+        yield f";{'  '.join(counts.titles)[1:]}  address  instruction"
         if counted.elsewhere:
             yield f"; {counted.elsewhere:,} executions were in functions that the kernel calls"
     last: SourceLine | None = None
@@ -137,13 +123,14 @@ def _lines(code_object: CodeObject, counted: CountedListing, target: Target | No
             yield f"; {last.file}:{last.line}{sources.text(last)}"
         shown = run if len(run) < _LEAST_PADDING else run[:1]
         for one in shown:
-            yield _counts_text(counted.counts.get(one.address), has_counts) + _instruction_text(one)
+            yield (counts.line(one.address) if counts is not None else "") + _instruction_text(one)
         if len(shown) < len(run):
             yield f"; {len(run) - 1} more of the same"
 
 
 def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
     """Group consecutive equal instructions, which compilers use as padding; a label starts a new group."""
+    counts = counted.counts
     run: list[ListedInstruction] = []
     for instruction in counted.listing.instructions:
         first = run[0] if run else None
@@ -151,7 +138,7 @@ def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
             first is not None
             and instruction.label is None
             and (instruction.encoding, instruction.source) == (first.encoding, first.source)
-            and counted.counts.get(instruction.address) == _moved(counted.counts.get(first.address), instruction.address)
+            and (counts is None or counts.rows.get(instruction.address) == counts.rows.get(first.address))
         )
         if run and not is_same:
             yield run
@@ -159,11 +146,6 @@ def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
         run.append(instruction)
     if run:
         yield run
-
-
-def _moved(row: CountRow | None, address: int) -> CountRow | None:
-    """Return the same counts at another address."""
-    return None if row is None else row.model_copy(update={"address": address})
 
 
 def _header(code_object: CodeObject, kernel: KernelMetadata, target: Target | None) -> Iterator[str]:
@@ -182,15 +164,6 @@ def _header(code_object: CodeObject, kernel: KernelMetadata, target: Target | No
             f"; occupancy  {reached.waves_per_simd:g} of {reached.max_waves_per_simd} waves per SIMD, "
             f"limited by {reached.limiter} ({target.name})"
         )
-
-
-def _counts_text(row: CountRow | None, has_counts: bool) -> str:
-    if not has_counts:
-        return ""
-    if row is None:
-        return f"{'-':>9}  {'-':>5}  "
-    lanes = f"{row.active_lanes:.1f}" if row.active_lanes is not None else "-"
-    return f"{row.executions:9}  {lanes:>5}  "
 
 
 def _instruction_text(instruction: ListedInstruction) -> str:
@@ -258,12 +231,12 @@ def _kernel_row(code_object: CodeObject, counted: CountedListing, target: Target
         "kernarg_bytes": kernel.kernarg_bytes,
         "waves_per_simd": reached.waves_per_simd if reached is not None else None,
         "occupancy_limiter": reached.limiter if reached is not None else None,
-        "executions_elsewhere": counted.elsewhere if counted.counts else None,
-        "instructions": [_instruction_row(i, counted.counts.get(i.address)) for i in counted.listing.instructions],
+        "executions_elsewhere": counted.elsewhere if counted.counts is not None and counted.counts.executions else None,
+        "instructions": [_instruction_row(i, counted.counts) for i in counted.listing.instructions],
     }
 
 
-def _instruction_row(instruction: ListedInstruction, count: CountRow | None) -> dict[str, Any]:
+def _instruction_row(instruction: ListedInstruction, counts: CountTable | None) -> dict[str, Any]:
     source = instruction.source
     return {
         "address": instruction.address,
@@ -272,6 +245,5 @@ def _instruction_row(instruction: ListedInstruction, count: CountRow | None) -> 
         "label": instruction.label,
         "target": instruction.target,
         "source": {"file": source.file, "line": source.line} if source is not None else None,
-        "executions": count.executions if count is not None else None,
-        "active_lanes": count.active_lanes if count is not None else None,
+        **(counts.values(instruction.address) if counts is not None else {"executions": None, "active_lanes": None}),
     }
