@@ -9,9 +9,12 @@ from rocm_perf_lab.rocprof.csv_tables import read_cells
 from rocm_perf_lab.rocprof.trace import TracedAgent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.rocprof.csv_tables import Cells
+    from rocm_perf_lab.rocprof.csv_tables import ProcessRows
+
+    Texts = Mapping[str, Sequence[str]]
 
 _OF_SYSINFO = {
     "cu_per_gpu": "cu_count",
@@ -30,13 +33,14 @@ def unknown_agent(label: str) -> TracedAgent:
     return TracedAgent(0, _number(label), "GPU", "", "", {})
 
 
-def agent_of_agent_info(label: str, file: Path, guid: str | None = None) -> TracedAgent:
+def agent_of_agent_info(label: str, file: Path, process: ProcessRows | None = None) -> TracedAgent:
     """Return the agent that rocprofv3's `agent_info.csv` describes.
 
     Raises:
         CsvError: The file cannot be read.
     """
-    described = read_cells(file, ("Node_Id", "Agent_Type"), guid)
+    cells = read_cells(file, ("Node_Id", "Agent_Type"), process)
+    described = {name: column.texts() for name, column in cells.items()}
     row = _row_of_agent(label, described)
     if row is None:
         return unknown_agent(label)
@@ -50,20 +54,20 @@ def agent_of_agent_info(label: str, file: Path, guid: str | None = None) -> Trac
     )
 
 
-def agent_of_sysinfo(label: str, file: Path, _guid: str | None = None) -> TracedAgent:
+def agent_of_sysinfo(label: str, file: Path, _process: ProcessRows | None = None) -> TracedAgent:
     """Return the GPU that rocprof-compute describes: `MI300X_A1` is an AMD Instinct MI300X.
 
     Raises:
         CsvError: The file cannot be read.
     """
-    described = {name: column[0] for name, column in read_cells(file, ("gpu_arch",)).items() if column}
+    described = {name: column.texts()[0] for name, column in read_cells(file, ("gpu_arch",)).items() if len(column)}
     model = described.get("gpu_model", "").partition("_")[0]
     properties = {ours: _value(described[theirs]) for theirs, ours in _OF_SYSINFO.items() if theirs in described}
     product = f"AMD Instinct {model}" if model.startswith("MI") else model
     return TracedAgent(0, _number(label), "GPU", described.get("gpu_arch", ""), product, properties)
 
 
-def _row_of_agent(label: str, described: Cells) -> int | None:
+def _row_of_agent(label: str, described: Texts) -> int | None:
     number = re.search(r"\d+", label)
     if number is None:
         return None

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
-from rocm_perf_lab.rocprof.csv_tables import NAMES, integers, read_cells, reals
+from rocm_perf_lab.rocprof.csv_tables import NAMES, canonical, read_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from rocm_perf_lab.rocprof.csv_tables import Cells
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.csv_columns import Column
+    from rocm_perf_lab.rocprof.csv_tables import Cells, ProcessRows
     from rocm_perf_lab.rocprof.trace import CounterValues
 
-_NO_COUNTER = {
-    "wave_size", "queue-index", "sig", "obj", "fbar", "dispatchns", "completens", "durationns", "iteration", "node",
-}  # fmt: skip
+    Integers = NDArray[np.int64]
+
+_NO_COUNTER = frozenset({
+    "wave_size", "queue-index", "sig", "obj", "fbar", "dispatchns", "completens", "durationns", "iteration", "node", "xcc_index",
+    "marker",
+})  # fmt: skip
 _UNKNOWN = -1
 _COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
+_REPEATED = re.compile(r"_\d+$")
+"""Suffix of a column that a join repeats: `Kernel_ID_3`, `Wave_Size_12`."""
+_IDENTIFIERS = frozenset(name.lower() for name in NAMES) | _NO_COUNTER
 
 
 def counters_by_dispatch(
-    rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int], guid: str | None = None
+    rows: Iterable[Path],
+    columns: Iterable[Path],
+    positions: tuple[Integers, Integers],
+    process: ProcessRows | None = None,
 ) -> tuple[list[dict[str, CounterValues]], tuple[str, ...]]:
     """Return the counters of all files by pass (at least one pass), and notes. Rows of one counter and dispatch are instances.
 
@@ -34,70 +46,97 @@ def counters_by_dispatch(
     Args:
         rows: Files with a row per dispatch and counter.
         columns: Files with a row per dispatch and a column per counter.
-        position_of: Position of each dispatch in the trace, by its id.
-        guid: Process of the counters, if the files state it.
+        positions: Ids of the dispatches, sorted, and the position of each in the trace.
+        process: Process of the counters, if the files state it.
 
     Raises:
         CsvError: A file cannot be read.
     """
-    tables = [(file, read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"), guid)) for file in rows]
-    tables += [(file, _as_rows(read_cells(file, ("Dispatch_Id",), guid))) for file in columns]
     names: dict[str, int] = {}
-    name: list[int] = []
-    dispatch: list[int] = []
-    value: list[float] = []
-    replayed: list[int] = []
-    for file, cells in tables:
-        ids = integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
-        name += [names.setdefault(counter, len(names)) for counter in cells["Counter_Name"]]
-        dispatch += [position_of.get(one, _UNKNOWN) for one in ids]
-        value += reals(file, "Counter_Value", cells["Counter_Value"]).tolist()
-        replayed += _executions(ids, cells.get("Start_Timestamp"))
-    arrays = np.array(name, np.int64), np.array(dispatch, np.int64), np.array(value, np.float64)
-    passes = np.array(replayed, np.int64)
-    known = arrays[1] != _UNKNOWN
+    parts = [
+        _of_rows(read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"), process), names, positions) for file in rows
+    ]
+    parts += [_of_columns(read_cells(file, ("Dispatch_Id",), process), names, positions) for file in columns]
+    if not parts:
+        return [{}], ()
+    name, dispatch, value, execution = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    known = dispatch != _UNKNOWN
     notes: list[str] = []
     if unknown := int(np.count_nonzero(~known)):
         notes.append(f"{unknown} counter values belong to dispatches missing in the kernel trace; ignored")
     counters = []
-    for number in np.unique(passes[known]).tolist():
-        found, more = per_dispatch(tuple(names), *(array[known & (passes == number)] for array in arrays))
+    for number in np.unique(execution[known]).tolist():
+        of_pass = known & (execution == number)
+        found, more = per_dispatch(tuple(names), name[of_pass], dispatch[of_pass], value[of_pass])
         counters.append(found)
         notes.extend(more)
     return counters or [{}], tuple(notes)
 
 
-def _executions(dispatches: Sequence[int], starts: Sequence[str] | None) -> list[int]:
-    """Return the number of the execution of its dispatch for each row, from 0."""
-    if starts is None:
-        return [0] * len(dispatches)
-    seen: dict[int, dict[str, int]] = {}
-    executions = []
-    for dispatch, start in zip(dispatches, starts, strict=True):
-        of_dispatch = seen.setdefault(dispatch, {})
-        executions.append(of_dispatch.setdefault(start, len(of_dispatch)))
-    return executions
+Part = tuple[Any, Any, Any, Any]
+"""Number of the counter, position of the dispatch, value and number of the execution, one entry per value."""
 
 
-def _as_rows(cells: Cells) -> Cells:
-    """Convert a table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) to one row per dispatch and counter.
+def _of_rows(cells: Cells, names: dict[str, int], positions: tuple[Integers, Integers]) -> Part:
+    ids = cells["Dispatch_Id"].integers()
+    codes, texts = cells["Counter_Name"].codes()
+    numbers = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
+    return numbers[codes], _looked_up(ids, positions), cells["Counter_Value"].reals(), _executions(ids, cells)
+
+
+def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, Integers]) -> Part:
+    """Convert a table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`).
 
     `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
     """
-    counters = [name for name, column in cells.items() if _is_counter(name) and _holds_numbers(column)]
-    rows: Cells = {"Dispatch_Id": [], "Counter_Name": [], "Counter_Value": []}
-    for name in counters:
-        for dispatch, value in zip(cells["Dispatch_Id"], cells[name], strict=True):
-            if value.strip():
-                rows["Dispatch_Id"].append(dispatch)
-                rows["Counter_Name"].append(name.partition("[")[0])
-                rows["Counter_Value"].append(value)
-    return rows
+    dispatch = _looked_up(cells["Dispatch_Id"].integers(), positions)
+    name, place, value = [], [], []
+    for counter, column in cells.items():
+        if not _is_counter(counter) or not _holds_numbers(column):
+            continue
+        found = column.reals()
+        (collected,) = np.nonzero(~np.isnan(found))
+        value.append(found[collected])
+        place.append(dispatch[collected])
+        number = names.setdefault(counter.partition("[")[0], len(names))
+        name.append(np.full(len(collected), number, np.int64))
+    if not name:
+        none = np.empty(0, np.int64)
+        return none, none, np.empty(0), none
+    total = sum(map(len, name))
+    return np.concatenate(name), np.concatenate(place), np.concatenate(value), np.zeros(total, np.int64)
 
 
-def _holds_numbers(column: Sequence[str]) -> bool:
+def _looked_up(ids: Integers, positions: tuple[Integers, Integers]) -> Integers:
+    known, position = positions
+    if not len(known):
+        return np.full(len(ids), _UNKNOWN, np.int64)
+    at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[at] == ids, position[at], _UNKNOWN)
+
+
+def _executions(ids: Integers, cells: Cells) -> Integers:
+    """Return the number of the execution of its dispatch for each row, from 0."""
+    if "Start_Timestamp" not in cells or not len(ids):
+        return np.zeros(len(ids), np.int64)
+    starts, _ = cells["Start_Timestamp"].codes()
+    _, dispatch = np.unique(ids, return_inverse=True)
+    pairs = dispatch.ravel() * (int(starts.max()) + 1) + starts
+    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    # The executions of a dispatch are numbered in order of their first row.
+    order = np.lexsort((first, dispatch.ravel()[first]))
+    owner = dispatch.ravel()[first][order]
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
+    lengths = np.diff(begins, append=len(owner))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(begins, lengths)
+    executions: Integers = rank[which.ravel()]
+    return executions
+
+
+def _holds_numbers(column: Column) -> bool:
     """Return True if the first value is a number; a text column is not a counter, whatever its name."""
-    first = next((text for text in column if text.strip()), "")
+    first = next((text for text in column.codes()[1] if text.strip()), "")
     try:
         float(first)
     except ValueError:
@@ -106,4 +145,7 @@ def _holds_numbers(column: Sequence[str]) -> bool:
 
 
 def _is_counter(name: str) -> bool:
-    return name not in NAMES and name.lower() not in _NO_COUNTER and _COUNTER.fullmatch(name) is not None
+    plain = _REPEATED.sub("", name)
+    if {canonical(plain).lower(), plain.lower(), name.lower()} & _IDENTIFIERS:
+        return False
+    return _COUNTER.fullmatch(name) is not None

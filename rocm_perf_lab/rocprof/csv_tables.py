@@ -10,20 +10,20 @@ import csv
 import gzip
 import io
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.csv_columns import Column, CsvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    Cells = dict[str, list[str]]
-    """Texts by column."""
+    Cells = dict[str, Column]
+    """Columns by name."""
+    ProcessRows = tuple[str, str]
+    """Column that identifies the process of a row, and the value of one process."""
 
 NAMES = (
     "Accum_VGPR_Count", "Agent_Id", "Agent_Type", "Correlation_Id", "Counter_Name", "Counter_Value", "Destination_Agent_Id",
@@ -55,24 +55,24 @@ _OTHERNAMES = {
     "vgpr": "VGPR_Count",
     "beginns": "Start_Timestamp",
     "endns": "End_Timestamp",
+    # traces of rocprofv2
+    "stop_timestamp": "End_Timestamp",
 }
 _CANONICAL = {name.lower(): name for name in NAMES} | _OTHERNAMES
 
 
 _ARROW_PAYS_FROM_BYTES = 1 << 20
+_PROCESS_COLUMNS = ("Guid", "Process_Id")
+"""Columns that identify the process of a row, the more reliable one first."""
 
 
-class CsvError(DatabaseError):
-    """A CSV file that cannot be read as rocprofv3 output."""
-
-
-def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Cells:
+def read_cells(file: Path, needed: Sequence[str], process: ProcessRows | None = None) -> Cells:
     """Return all columns of a file.
 
     Args:
         file: Path of the file.
         needed: Required columns.
-        guid: Return only rows of this process, if the file states the process of each row.
+        process: Return only rows of this process, if the file states the process of each row in that column.
 
     Raises:
         CsvError: The file cannot be opened, is not CSV, is truncated, lacks a required column, or contains several processes.
@@ -85,14 +85,17 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
         raise CsvError(
             f"no column {', '.join(missing)}; the file starts with: {found}",
             where=str(file),
-            hint="pass the file as rocprofv3 wrote it",
+            hint="pass the file as the profiler wrote it",
         )
     columns = _arrow_columns(data, len(header)) if len(data) >= _ARROW_PAYS_FROM_BYTES else None
-    cells = dict(zip(header, columns or _columns(file, data, len(header)), strict=True))
-    if guid is not None and "Guid" in cells:
-        own = [row for row, one in enumerate(cells["Guid"]) if one == guid]
-        cells = {name: [column[row] for row in own] for name, column in cells.items()}
-    if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
+    if columns is None:
+        columns = _columns(file, data, len(header))
+    cells = {name: Column(file, name, column) for name, column in zip(header, columns, strict=True)}
+    if process is not None and process[0] in cells:
+        codes, texts = cells[process[0]].codes()
+        own = np.flatnonzero(codes == texts.index(process[1])) if process[1] in texts else np.empty(0, np.int64)
+        cells = {name: column.take(own) for name, column in cells.items()}
+    if any(len(cells[name].codes()[1]) > 1 for name in _PROCESS_COLUMNS if name in cells):
         raise CsvError(
             "the rows belong to several processes, whose ids are ambiguous in CSV",
             where=str(file),
@@ -101,22 +104,21 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
     return cells
 
 
-def guids_of(file: Path) -> tuple[str, ...]:
-    """Return the processes in a file of `rocpd convert`, in order of their first row; empty if the file does not state them.
+def processes_in(file: Path) -> tuple[ProcessRows, ...]:
+    """Return the processes in a file, in order of their first row; empty if the file does not state them.
 
     Raises:
         CsvError: The file cannot be read.
     """
     header = header_of(file)
-    if "Guid" not in header:
+    name = next((name for name in _PROCESS_COLUMNS if name in header), None)
+    if name is None:
         return ()
-    place = header.index("Guid")
-    rows = csv.reader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
-    next(rows)
-    try:
-        return tuple(dict.fromkeys(row[place] for row in rows if len(row) > place and row[place]))
-    except csv.Error:
-        return ()
+    data, place = content_of(file), header.index(name)
+    columns = _arrow_columns(data, len(header), place) if len(data) >= _ARROW_PAYS_FROM_BYTES else None
+    if columns is None:
+        columns = [_columns(file, data, len(header))[place]]
+    return tuple((name, value) for value in Column(file, name, columns[0]).codes()[1] if value)
 
 
 def header_of(file: Path) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def header_of(file: Path) -> tuple[str, ...]:
     except (OSError, EOFError, zlib.error):
         return ()
     try:
-        return tuple(_canonical(name) for name in next(csv.reader([line.decode("utf-8-sig", errors="replace")]), []))
+        return tuple(canonical(name) for name in next(csv.reader([line.decode("utf-8-sig", errors="replace")]), []))
     except csv.Error:
         return ()
 
@@ -147,44 +149,15 @@ def content_of(file: Path) -> bytes:
         raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
 
 
-def integers(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return a column of integers.
-
-    Raises:
-        CsvError: A value is not an integer.
-    """
-    try:
-        return np.array(list(map(int, texts)), np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        # The cell is empty, or a data frame converted integers to "12.0".
-        return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
-    except (ValueError, OverflowError) as error:
-        raise CsvError(f"column {name} contains a value that is not an integer: {error}", where=str(file)) from error
-
-
-def reals(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return a column of numbers, including infinities and NaN.
-
-    Raises:
-        CsvError: A value is not a number.
-    """
-    try:
-        return np.array([float(text) for text in texts], np.float64)
-    except ValueError as error:
-        raise CsvError(f"column {name} contains a value that is not a number: {error}", where=str(file)) from error
-
-
 def _header(file: Path, data: bytes) -> list[str]:
     line = data[: data.find(b"\n") + 1] or data
     try:
-        return [_canonical(name) for name in next(csv.reader([_text(line)]), [])]
+        return [canonical(name) for name in next(csv.reader([_text(line)]), [])]
     except csv.Error as error:
         raise CsvError(f"the file is not CSV: {error}", where=str(file), hint="collect it again") from error
 
 
-def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
+def _columns(file: Path, data: bytes, width: int) -> list[Any]:
     """Return the columns below the header."""
     try:
         rows = [row for row in csv.reader(io.StringIO(_text(data), newline="")) if row][1:]
@@ -198,20 +171,21 @@ def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
 
 
-def _arrow_columns(data: bytes, width: int) -> list[list[str]] | None:
-    """Read with Arrow, in a tenth of the time; None if it fails, since the other way reports errors better."""
+def _arrow_columns(data: bytes, width: int, only: int | None = None) -> list[Any] | None:
+    """Read all columns or one with Arrow, in a tenth of the time; None if it fails, since the other way reports errors better."""
     import pyarrow
     from pyarrow import csv as arrow
 
     names = [str(number) for number in range(width)]
+    wanted = names if only is None else [names[only]]
     try:
         table = arrow.read_csv(
             io.BytesIO(data),
             read_options=arrow.ReadOptions(column_names=names, skip_rows=1),
             parse_options=arrow.ParseOptions(newlines_in_values=True),
-            convert_options=arrow.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
+            convert_options=arrow.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()), include_columns=wanted),
         )
-        return [table.column(name).to_pylist() for name in names]
+        return [table.column(name) for name in wanted]
     except (pyarrow.ArrowException, ValueError):
         return None
 
@@ -220,5 +194,6 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """Return rocprofv3's name of a column."""
     return _CANONICAL.get(name.strip().lower(), name.strip())

@@ -40,10 +40,12 @@ class Information:
     def __init__(self, tables: Tables, path: Path) -> None:
         self._tables = tables
         self._path = path
-        rows = tables.rows("rocpd_info_process", ("id", "pid"), ("command", "environment"), optional=("nid",))
+        life = ("nid", "ppid", "init", "fini")
+        rows = tables.rows("rocpd_info_process", ("id", "pid"), ("command", "environment"), optional=life)
         machines = self._machines()
         self.processes = tuple(
-            TracedProcess(guid, pid, command, machines.get((guid, node), "")) for guid, _, pid, node, command, _ in rows
+            TracedProcess(guid, pid, command, machines.get((guid, node), ""), parent, begin_ns, end_ns)
+            for guid, _, pid, node, parent, begin_ns, end_ns, command, _ in rows
         )
         self.is_replayed = any(_REPLAYED.search(row[-1]) for row in rows)
         """True if rocprofv3 ran dispatches several times, once per group of counters."""

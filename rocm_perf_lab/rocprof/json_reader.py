@@ -123,11 +123,12 @@ class _Process:
     def _traced_process(self) -> TracedProcess:
         metadata = self._document.metadata
         with self._document.understood("metadata", metadata):
-            pid, start_ns = int(metadata.get("pid") or 0), int(metadata.get("init_time") or 0)
-            command = metadata.get("command") or ""
+            pid, parent, start_ns, end_ns = (int(metadata.get(key) or 0) for key in ("pid", "ppid", "init_time", "fini_time"))
+            node, command = metadata.get("node") or {}, metadata.get("command") or ""
+            machine = str(node.get("machine_id") or node.get("hostname") or "")
             text = command if isinstance(command, str) else " ".join(map(str, command))
         # The document contains no guid; process ids repeat only much later.
-        return TracedProcess(f"{_FORMAT}:{pid}:{start_ns}", pid, text)
+        return TracedProcess(f"{_FORMAT}:{pid}:{start_ns}", pid, text, machine, parent, start_ns, end_ns)
 
     def _traced_agents(self) -> tuple[TracedAgent, ...]:
         agents = []

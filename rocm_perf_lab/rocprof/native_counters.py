@@ -31,8 +31,9 @@ def with_native_counters(trace: Trace) -> Trace:
     file = _beside(trace.path)
     if file is None or trace.counters or len(trace.processes) != 1:
         return trace
-    position_of = {dispatch: position for position, dispatch in enumerate(_dispatch_ids(trace.path))}
-    (counters, *replays), notes = counters_by_dispatch([file], [], position_of)
+    ids = np.array(_dispatch_ids(trace.path), np.int64)
+    order = np.argsort(ids, kind="stable")
+    (counters, *replays), notes = counters_by_dispatch([file], [], (ids[order], order))
     return replace(
         trace, counters=counters, replays=tuple(replays), notes=(*trace.notes, f"counters are those of {file.name}", *notes)
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MARKED_RANGE = "roctx: "
 """Prefix of the text of a marked range, which may have the name of an API call."""
 NO_TIMES = "counters were collected without times: durations are unknown"
+NO_KERNEL_TRACE = "there is no kernel trace: "
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class TracedProcess:
     pid: int
     command: str
     machine: str = ""
+    parent: int = 0
+    """Process id of the parent; 0 if unknown."""
+    begin_ns: int = 0
+    end_ns: int = 0
+    """Lifetime on the clock of the dispatches; 0 if unknown."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +252,11 @@ class Trace:
                 if len(position):
                     found.setdefault(name, float(column.value[position[0]]))
         return found
+
+
+def is_about_times(note: str) -> bool:
+    """Return True for a note on the origin of the times."""
+    return note.startswith((NO_TIMES, NO_KERNEL_TRACE))
 
 
 def never_timed(count: int) -> str:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rocm_perf_lab.analysis.critical_path import critical_path
 from rocm_perf_lab.analysis.dependencies import dependencies
 from rocm_perf_lab.analysis.timeline import timeline
-from rocm_perf_lab.rocprof.runs import read_run
 from tests.analysis.test_critical_path import Row, dispatches
+from tests.builders.recordings import read_run
 
 RECORDING = Path(__file__).parents[1] / "data/recorded/rocprofv3_json/908_results.json.gz"
 

@@ -9,9 +9,9 @@ import pytest
 
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
+from rocm_perf_lab.rocprof.loading import read_counter_passes
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.recording import KernelSymbolRecord
-from rocm_perf_lab.rocprof.runs import read_counter_passes
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.occupancy import LaunchImpossible

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.rocprof import csv_tables
+from rocm_perf_lab.rocprof.csv_columns import CsvError
 from rocm_perf_lab.rocprof.csv_files import find_csv
 from rocm_perf_lab.rocprof.csv_reader import read_csv
-from rocm_perf_lab.rocprof.csv_tables import CsvError
-from rocm_perf_lab.rocprof.runs import read_counter_passes, read_passes
+from rocm_perf_lab.rocprof.loading import read_counter_passes
 from rocm_perf_lab.rocprof.schema import make_guid
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from tests.builders.recordings import read_passes
 from tests.builders.rocpd import dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -100,9 +101,19 @@ def test_each_table_of_a_workload_is_a_pass(workload: Path) -> None:
     assert [dict(trace.counters_of(0)) for trace in (first, *others)] == [
         {"GRBM_GUI_ACTIVE": 800.0, "SQ_WAVES": 16384.0},
         {"SQ_INSTS_VALU": 98304.0},
+        {"SQ_WAVES": 16384.0, "TCC_HIT": 12.0},
     ]
     assert len(first.dispatches) == 1
-    assert "2 runs with different counters are here" in first.notes[-1]
+    assert "the tables are of 3 runs of the application: times are those of results_pmc_perf_0.csv" in first.notes
+
+
+def test_a_joined_table_without_further_counters_is_left_out(workload: Path) -> None:
+    joined = workload / "pmc_perf.csv"
+    joined.write_text(joined.read_text().replace("TCC_HIT[0],TCC_HIT[1]", "SQ_INSTS_VALU,Kernel_ID_1"))
+
+    _, others = read_passes([workload])
+
+    assert [trace.path.name for trace in others] == ["results_pmc_perf_1.csv"]
 
 
 def test_the_machine_of_a_workload_is_read_from_sysinfo(workload: Path) -> None:
@@ -154,11 +165,12 @@ def test_passes_in_csv_are_not_counted_twice(tmp_path: Path) -> None:
     assert (len(first.dispatches), [sorted(trace.counters) for trace in others]) == (1, [["TCC_HIT_sum"]])
 
 
-def test_concurrent_processes_are_not_passes(workload: Path) -> None:
-    table = workload / "results_pmc_perf_1.csv"
-    table.write_text(table.read_text().replace("5000,5100", "1050,1150"))
+def test_concurrent_processes_are_not_passes(tmp_path: Path) -> None:
+    header = WORKLOAD.replace("GPU_ID,GUID", "Agent_Id,Guid").replace("Dispatch_ID", "Dispatch_Id")
+    for number, (name, start) in enumerate([("SQ_WAVES", 1000), ("TCC_HIT_sum", 1050)], start=1):
+        (tmp_path / f"{number}7_counter_collection.csv").write_text(f"{header}\n{counted(name, '8.000000', start)}")
 
-    merged, others = read_passes([workload])
+    merged, others = read_passes([tmp_path])
 
     assert (len(merged.dispatches), others) == (2, ())
 

@@ -9,13 +9,14 @@ import pytest
 
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof import csv_tables
+from rocm_perf_lab.rocprof.csv_columns import CsvError
 from rocm_perf_lab.rocprof.csv_reader import read_csv
-from rocm_perf_lab.rocprof.csv_tables import CsvError
-from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.runs import read_run
+from rocm_perf_lab.rocprof.discovery import DiscoveryError
+from rocm_perf_lab.rocprof.loading import load_recording
 from rocm_perf_lab.rocprof.trace import NO_TIMES
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from tests.builders.recordings import read_run
 from tests.builders.rocpd import dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -196,11 +197,21 @@ def test_an_agent_without_numeric_node_is_agent_0(tmp_path: Path) -> None:
     assert [(agent.id, agent.name) for agent in read_csv([tmp_path]).agents] == [(0, "gfx942")]
 
 
-def test_counters_of_several_processes_in_one_file_are_refused(tmp_path: Path) -> None:
-    rows = [{**counter(1, "SQ_WAVES", "1.0"), "Process_Id": pid} for pid in (7, 8)]
-    path = write(tmp_path / "counter_collection.csv", COUNTER, rows)
+def test_processes_in_one_table_of_counters_are_read_separately(tmp_path: Path) -> None:
+    rows = [{**counter(1, "SQ_WAVES", str(pid)), "Process_Id": pid} for pid in (7, 8)]
+    write(tmp_path / "counter_collection.csv", COUNTER, rows)
 
-    assert "several processes" in failing(path)
+    trace = read_csv([tmp_path])
+
+    assert [process.pid for process in trace.processes] == [7, 8]
+    assert [trace.counters_of(position) for position in range(2)] == [{"SQ_WAVES": 7.0}, {"SQ_WAVES": 8.0}]
+
+
+def test_processes_that_a_kernel_trace_does_not_separate_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
+    write(tmp_path / "counter_collection.csv", COUNTER, [{**counter(1, "C", "1"), "Process_Id": pid} for pid in (7, 8)])
+
+    assert "several processes" in failing(tmp_path)
 
 
 def test_processes_with_equal_ids_stay_separate(directory: Path) -> None:
@@ -222,9 +233,9 @@ def test_a_run_is_read_by_the_content_of_its_directory(directory: Path) -> None:
 
     write_database(directory / "a.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
 
-    assert read_run([directory]).schema_version == "3"
+    assert [run.trace.schema_version for run in load_recording([directory]).runs] == ["3", "csv"]
     (directory / "empty").mkdir()
-    with pytest.raises(DatabaseError, match="no rocpd database"):
+    with pytest.raises(DiscoveryError, match="there is no recording that can be analysed; found: 0 files"):
         read_run([directory / "empty"])
 
 
@@ -243,11 +254,11 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     write(file, [column for column in KERNEL if column != "Kernel_Name"], [kernel(1, 0, 1)])
     assert "no column Kernel_Name" in failing(file)
     write(file, KERNEL, [kernel(1, 0, 1, End_Timestamp="soon")])
-    assert "End_Timestamp contains a value that is not an integer" in failing(file)
+    assert "End_Timestamp contains 'soon', which is not a time" in failing(file)
     file.write_text(write(file, KERNEL, [kernel(1, 0, 1), kernel(2, 3, 4)]).read_text()[:-30])
     assert "row 3 does not have 22 columns" in failing(file)
     assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))
-    assert "neither name nor header is that of a trace" in failing(write(tmp_path / "songs.csv", ["a"], []))
+    assert "neither name nor header is that of a table" in failing(write(tmp_path / "songs.csv", ["a"], []))
 
 
 def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:

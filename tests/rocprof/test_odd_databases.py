@@ -14,11 +14,11 @@ from rocm_perf_lab.rocprof import columns
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 from rocm_perf_lab.rocprof.finding import is_rocpd
 from rocm_perf_lab.rocprof.reader import read_database
-from rocm_perf_lab.rocprof.runs import read_run
 from rocm_perf_lab.rocprof.schema import suffix_of
 from rocm_perf_lab.rocprof.trace import MemoryCopy
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from tests.builders.recordings import read_run
 from tests.builders.rocpd import GUID, REDUCE, dispatch, recorded_run
 
 if TYPE_CHECKING:

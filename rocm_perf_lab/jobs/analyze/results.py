@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from rocm_perf_lab.analysis.roofline import Unavailable
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.analyze.choice import choose_kernel
 from rocm_perf_lab.jobs.analyze.document import REPORT, report_document
-from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis, KernelSelector, analyze_traces, target_of_trace
+from rocm_perf_lab.jobs.analyze.evidence import DetailedEvidence
+from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
-from rocm_perf_lab.rocprof.loading import load_recording
-from rocm_perf_lab.rocprof.runs import read_counter_passes
+from rocm_perf_lab.rocprof.loading import load_recording, read_counter_passes
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.observed import ObservedTarget
 
@@ -23,13 +26,14 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.application import ApplicationOverview
     from rocm_perf_lab.analysis.documents import AnalysisDocument, RooflineDocument
     from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.jobs.analyze.detail import DetailAnalysis
     from rocm_perf_lab.jobs.analyze.document import ReportDocument
     from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest
     from rocm_perf_lab.profiling.documents import ProfileDocument
-    from rocm_perf_lab.profiling.selection import RankedKernel
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.discovery import Recording
-    from rocm_perf_lab.rocprof.loading import LoadedRecording
+    from rocm_perf_lab.rocprof.loading import LoadedRecording, LoadedRun
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.rocprof.trace import Trace
 
 DEFAULT_TARGET = "mi300x"
@@ -39,27 +43,42 @@ HELPERS = ("^__amd_rocclr_", "^hip", "^hsa_")
 
 @dataclass(frozen=True)
 class RecordingAnalysis:
-    """Results for one recording. `kernel` is None without dispatches."""
+    """Results for one recording: of a dispatched kernel (`kernel`), or of a thread trace or PC samples alone (`detail`)."""
 
     files: Recording
     overview: ApplicationOverview | None
     kernel: KernelAnalysis | None
+    detail: DetailAnalysis | None
+    samples: PcSampling | None
     notes: tuple[str, ...]
 
     @property
     def ledger(self) -> Ledger | None:
         """Ledger of the kernel."""
-        return getattr(self.kernel.diagnosis, "ledger", None) if self.kernel else None
+        if self.kernel is not None:
+            return getattr(self.kernel.diagnosis, "ledger", None)
+        return self.detail.ledger if self.detail is not None else None
+
+    @property
+    def thread_trace(self) -> ThreadTrace | None:
+        """Thread trace of the kernel."""
+        found = self.kernel.diagnosis.thread_trace if self.kernel else self.detail.thread_trace if self.detail else None
+        return found if isinstance(found, ThreadTrace) else None
 
     @property
     def title(self) -> str:
         """Name of the kernel, or of the files."""
-        return self.kernel.profile.kernel.name if self.kernel else ", ".join(path.name for path in self.files.paths)
+        if self.kernel is not None:
+            return self.kernel.profile.kernel.name
+        return self.detail.name if self.detail is not None else ", ".join(path.name for path in self.files.paths)
 
     @property
-    def gpu_name(self) -> str:
-        """Product name of the GPU."""
-        return self.kernel.profile.target.product_name if self.kernel else "unknown GPU"
+    def gpu_name(self) -> str | None:
+        """Product name and architecture of the GPU; None if unknown."""
+        if self.kernel is None:
+            return None
+        target = self.kernel.profile.target
+        return f"{target.product_name} ({target.architecture})"
 
     @property
     def runtime_ns(self) -> float:
@@ -69,7 +88,9 @@ class RecordingAnalysis:
     @property
     def time_kind(self) -> str:
         """`measured` or `emulated`."""
-        return self.kernel.time_kind if self.kernel else "measured"
+        if self.kernel is not None:
+            return self.kernel.time_kind
+        return "emulated" if self.thread_trace is not None and self.thread_trace.emulated else "measured"
 
     def document(self) -> ReportDocument:
         """Return all results as one document."""
@@ -80,6 +101,7 @@ class RecordingAnalysis:
             notes=self.notes,
             overview=self.overview,
             ledger=self.ledger,
+            thread_trace=self.thread_trace,
             profile=cast("ProfileDocument | None", documents.get("profile.json")),
             analysis=cast("AnalysisDocument | None", documents.get("analysis.json")),
             roofline=cast("RooflineDocument | None", documents.get("roofline.json")),
@@ -93,29 +115,56 @@ def analyze_recording(request: AnalyzeRequest, directory: Path) -> RecordingAnal
         LabError: Nothing can be analysed.
     """
     recording = load_recording(request.paths)
-    if not recording.runs or not len(recording.runs[0].trace.dispatches):
-        raise LabError("no kernel was dispatched", where=", ".join(map(str, request.paths)))
-    run = recording.runs[0]
+    evidence = DetailedEvidence(recording)
+    run = next((run for run in recording.runs if len(run.trace.dispatches)), None)
+    found = _run(request, evidence, run, directory) if run else _details(request, evidence, directory)
+    write_documents(directory, {REPORT: found.document()})
+    return found
+
+
+def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, directory: Path) -> RecordingAnalysis:
+    """Analyse a run with dispatches."""
+    recording, trace = evidence.recording, run.trace
     counted = (*run.counter_passes, *(read_counter_passes(request.counters) if request.counters else ()))
-    gpu = _gpu(request, run.trace, counted)
-    selected = _select(request, recording, run.trace, gpu)
+    gpu = _gpu(request, trace, counted)
+    chosen = choose_kernel(request, evidence, trace, gpu.target, HELPERS)
+    symbol = chosen.kernel.mangled_name
+    att, samples = _thread_trace(request, evidence, symbol), evidence.sampling
     forget_results(directory, passes=False)
     found = analyze_traces(
-        [run.trace],
+        [trace],
         directory,
-        kernel=selected,
+        kernel=chosen.kernel,
         target=gpu.target,
         helper_patterns=HELPERS,
         note=f"analysed from {', '.join(path.name for path in request.paths)}",
         counter_traces=counted,
         problems=gpu.notes,
         roofline_csv=request.roofline_csv or recording.roofline,
-        att=_thread_trace(request, recording, selected.mangled_name),
+        att=att,
+        samples=samples,
     )
-    notes = (*recording.notes, *_several_runs(recording), *found.profile.notes)
-    result = RecordingAnalysis(recording.files, found.overview, found, tuple(dict.fromkeys(notes)))
-    write_documents(directory, {REPORT: result.document()})
-    return result
+    reason = found.diagnosis.thread_trace
+    untraced = [f"no thread trace: {reason.reason}"] if isinstance(reason, Unavailable) and att != NO_THREAD_TRACE else []
+    notes = (*chosen.notes, *untraced, *_several_runs(recording, trace), *recording.notes, *found.profile.notes)
+    return RecordingAnalysis(recording.files, found.overview, found, None, samples, tuple(dict.fromkeys(notes)))
+
+
+def _details(request: AnalyzeRequest, evidence: DetailedEvidence, directory: Path) -> RecordingAnalysis:
+    """Analyse a thread trace or PC samples without dispatches."""
+    from rocm_perf_lab.jobs.analyze.detail import analyze_detail
+
+    recording = evidence.recording
+    detail = analyze_detail(evidence, request.kernel)
+    if detail is None:
+        raise LabError(
+            "no kernel was dispatched",
+            where=", ".join(str(path) for path in request.paths),
+            hint="check that the application uses the GPU",
+        )
+    forget_results(directory, passes=False)
+    notes = tuple(dict.fromkeys((*recording.notes, *detail.notes)))
+    return RecordingAnalysis(recording.files, None, None, detail, evidence.sampling, notes)
 
 
 def _gpu(request: AnalyzeRequest, trace: Trace, counted: Sequence[Trace]) -> ObservedTarget:
@@ -124,25 +173,15 @@ def _gpu(request: AnalyzeRequest, trace: Trace, counted: Sequence[Trace]) -> Obs
     return target_of_trace(trace, load_target(DEFAULT_TARGET), counted)
 
 
-def _select(request: AnalyzeRequest, recording: LoadedRecording, trace: Trace, gpu: ObservedTarget) -> RankedKernel:
-    return KernelSelector(request.kernel, request.focus_critical, HELPERS).of(trace, gpu.target)
-
-
-def _several_runs(recording: LoadedRecording) -> tuple[str, ...]:
+def _several_runs(recording: LoadedRecording, used: Trace) -> tuple[str, ...]:
     if len(recording.runs) < _SEVERAL:
         return ()
-    used = recording.runs[0].trace.path.name
-    return (f"the files are of {len(recording.runs)} runs: {used} is analysed; --series compares the runs",)
+    return (f"the files are of {len(recording.runs)} runs: {used.path.name} is analysed; --series compares the runs",)
 
 
-def _thread_trace(request: AnalyzeRequest, recording: LoadedRecording, symbol: str) -> AttTrace | str:
+def _thread_trace(request: AnalyzeRequest, evidence: DetailedEvidence, symbol: str) -> AttTrace | str:
     from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
     if request.att is not None:
         return read_kernel_trace(request.att, symbol)
-    if not recording.thread_traces:
-        return NO_THREAD_TRACE
-    try:
-        return read_kernel_trace(recording.thread_traces[0], symbol)
-    except LabError as error:
-        return error.what
+    return evidence.thread_trace(symbol) or NO_THREAD_TRACE
