@@ -40,7 +40,8 @@ def analyze(paths: tuple[str, ...], debug: bool, **options: Any) -> None:
     def run() -> None:
         from pathlib import Path
 
-        from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest, run_analyze
+        from rocm_perf_lab.jobs.analyze.job import run_analyze
+        from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
 
         run_analyze(AnalyzeRequest.of([Path(path) for path in paths], **options))
 

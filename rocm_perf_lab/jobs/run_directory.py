@@ -17,7 +17,8 @@ TIMELINE = "timeline.perfetto-trace"
 """Trace for ui.perfetto.dev."""
 _LONGEST_LOGGING_S = 15.0
 _RESULTS = (
-    "report.json", "profile.json", "roofline.json", "dag.json", "analysis.json", "wall_time.json", "checks.json", "instruction_counts.json",
+    "report.json", "profile.json", "roofline.json", "dag.json", "analysis.json", "wall_time.json", "checks.json",
+    "instruction_counts.json",
     "roofline.png", "roofline.html", "report.html", TIMELINE,
 )  # fmt: skip
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.ledger import Evidence, Ledger, Loss
 
 UNKNOWN = "-"
+AT_LEAST = ">="
+"""Precedes a lower bound."""
 _LOSSES = 5
 _SUGGESTIONS = 3
 _MISSING = 2
@@ -103,8 +105,10 @@ def wrapped(text: str, width: int, most_lines: int | None = None) -> list[str]:
 def _verdict(ledger: Ledger, width: int) -> list[Text]:
     if ledger.roof is not None:
         roof = ledger.roof
-        time = f"{duration_text(roof.time_ns)}, {roof.utilisation:.0%} of the time" if roof.time_ns else f"{roof.utilisation:.0%}"
-        against = f"{time} at the {roof.name} roof"
+        least = AT_LEAST if roof.lower_bound else ""
+        share = f"{least}{roof.utilisation:.0%} of the time"
+        time = "" if roof.time_ns is None else f"{least}{duration_text(roof.time_ns)}, "
+        against = f"{roof.name}: {time}{share}"
     else:
         against = "not known: see missing"
     confidence = f" (confidence {ledger.confidence:.0%})" if ledger.confidence else ""
@@ -116,9 +120,13 @@ def _table(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
         return []
     unit = TimeUnit.for_time(ledger.measured_ns)
     kind = "emulated" if ledger.emulated else "measured"
-    lines = [Text(_row(f"ledger, times {kind}", unit.name, "share", "gain at most", "confidence"), style="bold")]
+    title = "ledger, no times" if ledger.measured_ns is None else f"ledger, times {kind}"
+    lines = [Text(_row(title, unit.name, "share", "gain at most", "confidence"), style="bold")]
     if ledger.roof is not None:
-        lines.append(Text(_row(f"{ledger.roof.name} roof", unit.text(ledger.roof.time_ns), f"{ledger.roof.utilisation:.1%}")))
+        roof, least = ledger.roof, AT_LEAST if ledger.roof.lower_bound else ""
+        time = unit.text(roof.time_ns)
+        amount = time if time == UNKNOWN else least + time
+        lines.append(Text(_row(f"{roof.name} roof", amount, f"{least}{roof.utilisation:.1%}")))
     shown = ledger.losses if verbose else [loss for loss in ledger.losses if loss.share >= _WORTH_A_LINE][:_LOSSES]
     for loss in shown:
         lines += _loss(loss, unit, width, verbose)

@@ -23,16 +23,39 @@ def write_report(directory: Path, *, documents: Path, title: str) -> Path:
 
     Args:
         directory: The run's directory; its `optimize.json` is included if it exists.
-        documents: Directory of profile.json and analysis.json: the run's own, or that of its baseline.
+        documents: Directory of profile.json, analysis.json and report.json: the run's own, or that of its baseline.
         title: Heading of the page.
     """
     path = directory / "report.html"
-    write_text(path, render(_read(documents / "profile.json"), _read(documents / "analysis.json"), _optimize(directory), title))
+    profile, analysis, optimize, report = (
+        _optional(place / name)
+        for place, name in (
+            (documents, "profile.json"),
+            (documents, "analysis.json"),
+            (directory, "optimize.json"),
+            (documents, "report.json"),
+        )
+    )
+    write_text(path, render(profile, analysis, optimize, title, report))
     return path
 
 
-def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Mapping[str, Any] | None, title: str) -> str:
-    """Return the page as text; every value is escaped."""
+def render(
+    profile: Mapping[str, Any] | None,
+    analysis: Mapping[str, Any] | None,
+    optimize: Mapping[str, Any] | None,
+    title: str,
+    report: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the page as text; every value is escaped.
+
+    Args:
+        profile: profile.json; None for a recording without dispatches.
+        analysis: analysis.json; None without `profile`.
+        optimize: optimize.json of an optimization.
+        title: Heading of the page.
+        report: report.json of `analyze`.
+    """
     from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
     compiled = cache_dir() / "templates"
@@ -46,14 +69,13 @@ def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Ma
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(TEMPLATE).render(title=title, profile=profile, analysis=analysis, optimize=optimize)
+    return environment.get_template(TEMPLATE).render(
+        title=title, profile=profile, analysis=analysis, optimize=optimize, report=report
+    )
 
 
-def _optimize(directory: Path) -> dict[str, Any] | None:
-    path = directory / "optimize.json"
-    return _read(path) if path.is_file() else None
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _optional(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document

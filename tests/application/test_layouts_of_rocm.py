@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest
+from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
 from rocm_perf_lab.jobs.analyze.results import analyze_recording
 from tests.builders.rocpd_by_hand import Database
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from rocm_perf_lab.analysis.documents import AnalysisDocument, RooflineDocument  # noqa: TC001  (fields of a model)
+from rocm_perf_lab.analysis.describe_thread_trace import thread_trace_part
+from rocm_perf_lab.analysis.documents import AnalysisDocument, RooflineDocument, ThreadTracePart  # noqa: TC001  (fields of a model)
 from rocm_perf_lab.analysis.ledger_document import LedgerPart, ledger_part
 from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.application import ApplicationOverview, WorkGroup
     from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.rocprof.discovery import Recording
 
 REPORT = "report.json"
@@ -124,6 +126,8 @@ class ReportDocument(Document):
     notes: tuple[str, ...]
     application: ApplicationPart | None
     ledger: LedgerPart | None
+    thread_trace: ThreadTracePart | None
+    """Thread trace without dispatches; with dispatches it is part of `analysis`."""
     analysis: AnalysisDocument | None
     roofline_analysis: RooflineDocument | None
     kernel: KernelPart | None = None
@@ -152,6 +156,7 @@ def report_document(
     notes: tuple[str, ...],
     overview: ApplicationOverview | None,
     ledger: Ledger | None,
+    thread_trace: ThreadTrace | None,
     profile: ProfileDocument | None,
     analysis: AnalysisDocument | None,
     roofline: RooflineDocument | None,
@@ -164,6 +169,7 @@ def report_document(
         notes=notes,
         application=_application(overview) if overview is not None else None,
         ledger=ledger_part(ledger) if ledger is not None else None,
+        thread_trace=thread_trace_part(thread_trace) if thread_trace is not None and analysis is None else None,
         analysis=analysis,
         roofline_analysis=roofline,
         **({name: getattr(profile, name) for name in repeated} if profile is not None else {}),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.ledger import Ledger
     from rocm_perf_lab.jobs.analyze.detail import DetailAnalysis
     from rocm_perf_lab.jobs.analyze.document import ReportDocument
-    from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest
+    from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
     from rocm_perf_lab.profiling.documents import ProfileDocument
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.discovery import Recording

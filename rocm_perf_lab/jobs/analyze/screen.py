@@ -31,6 +31,10 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
     width = min(console.width, _WIDEST)
     for line in recording_lines(found, width=width, verbose=verbose):
         console.print(line, soft_wrap=True)
+    if verbose and found.thread_trace is not None:
+        from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace
+
+        show_thread_trace(console, found.thread_trace)
 
 
 def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = False) -> list[Text]:
@@ -39,10 +43,19 @@ def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = Fal
     if found.overview is not None:
         chosen = found.kernel.profile.kernel.mangled_name if found.kernel else None
         lines += overview_lines(
-            found.overview, chosen=chosen, gpu=found.gpu_name, time_kind=found.time_kind, width=width, verbose=verbose
+            found.overview,
+            chosen=chosen,
+            gpu=found.gpu_name or "unknown GPU",
+            time_kind=found.time_kind,
+            width=width,
+            verbose=verbose,
         )
     if found.kernel is not None:
         lines += [Text(""), *_kernel(found.kernel.profile, found.kernel.diagnosis, found.time_kind, width)]
+    elif found.detail is not None:
+        lines += labelled("kernel", bare_name(found.detail.name), width, most_lines=_NAME_LINES)
+        lines += labelled("time", "not in the recording: the ledger has shares only", width)
+    lines += _details(found, width)
     if found.ledger is not None:
         lines += ledger_lines(found.ledger, width=width, verbose=verbose)
     warnings = found.kernel.diagnosis.stability.warnings if found.kernel else ()
@@ -65,6 +78,21 @@ def _kernel(profile: Profile, diagnosis: Diagnosis, time_kind: str, width: int) 
         *labelled("", ", ".join(filter(None, facts)), width),
         *labelled("time", _time(diagnosis, time_kind), width),
     ]
+
+
+def _details(found: RecordingAnalysis, width: int) -> list[Text]:
+    """Return a line each about the thread trace and the PC samples of the kernel."""
+    lines = []
+    traced, samples = found.thread_trace, found.samples
+    if traced is not None and traced.waves:
+        each = traced.total.cycles / traced.waves
+        text = f"{traced.waves:,} wavefronts, {each:,.0f} {found.time_kind} cycles each: {traced.issue_fraction:.0%} issuing, "
+        text += f"{traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle; {traced.hidden_fraction:.0%} hidden"
+        lines += labelled("traced", f"{text} by other wavefronts", width)
+    if samples is not None:
+        kernels = f"{len(samples.kernels):,} kernel{'' if len(samples.kernels) == 1 else 's'}"
+        lines += labelled("sampled", f"{samples.samples:,} PC samples of {kernels} ({samples.method})", width)
+    return lines
 
 
 def _time(diagnosis: Diagnosis, time_kind: str) -> str:

@@ -1,0 +1,50 @@
+"""Choice of the analysed kernel: by name, by its share of the critical path, because it was traced, or by its exposed time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.jobs.analyze.evidence import is_called
+from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector
+from rocm_perf_lab.jobs.kernel_names import bare_name
+from rocm_perf_lab.profiling.selection import rank_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.jobs.analyze.evidence import DetailedEvidence
+    from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
+    from rocm_perf_lab.profiling.selection import RankedKernel
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.model import Target
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """The kernel, and notes that name alternatives."""
+
+    kernel: RankedKernel
+    notes: tuple[str, ...] = ()
+
+
+def choose_kernel(
+    request: AnalyzeRequest, evidence: DetailedEvidence, trace: Trace, target: Target, helpers: Sequence[str]
+) -> KernelChoice:
+    """Return the kernel that was asked for; else the only traced one, else the one with the largest exposed time.
+
+    Raises:
+        ProfileError: The trace has no dispatch, or no kernel matches.
+    """
+    selector = KernelSelector(request.kernel, request.focus_critical, tuple(helpers))
+    if request.kernel is not None or request.focus_critical:
+        return KernelChoice(selector.of(trace, target))
+    ranked = rank_kernels(trace, helpers)
+    traced = [kernel for kernel in ranked if any(is_called(one, kernel.mangled_name) for one in evidence.traced)]
+    if len(traced) == 1:
+        return KernelChoice(traced[0])
+    chosen = selector.of(trace, target)
+    if traced and chosen not in traced:
+        names = ", ".join(bare_name(kernel.name)[:40] for kernel in traced[:3])
+        return KernelChoice(chosen, (f"the thread traces are of other kernels: choose one with --kernel ({names})",))
+    return KernelChoice(chosen)

@@ -1,0 +1,92 @@
+"""Analysis of a kernel of which only a thread trace or PC samples were recorded: shares of its time, but no dispatches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.ledger_fusion import fuse
+from rocm_perf_lab.analysis.roofline import Unavailable
+from rocm_perf_lab.analysis.sample_account import sample_account
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
+from rocm_perf_lab.analysis.trace_account import trace_account
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.toolchain.demangle import demangle
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.ledger import Account, Ledger
+    from rocm_perf_lab.jobs.analyze.evidence import DetailedEvidence
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class DetailAnalysis:
+    """Ledger of a kernel without dispatches; its shares are those of the traced wavefronts or of the samples."""
+
+    name: str
+    mangled_name: str
+    thread_trace: ThreadTrace | None
+    ledger: Ledger
+    notes: tuple[str, ...]
+
+
+def analyze_detail(evidence: DetailedEvidence, pattern: str | None) -> DetailAnalysis | None:
+    """Analyse the kernel with most traced cycles or samples; None if there is neither.
+
+    Args:
+        evidence: Thread traces and PC samples.
+        pattern: Regular expression of the kernel's name.
+
+    Raises:
+        LabError: No kernel matches, or the pattern is invalid.
+    """
+    symbols = _symbols(evidence)
+    if not symbols:
+        return None
+    symbol = _matching(symbols, pattern)
+    traced = _analysed(evidence, symbol)
+    accounts: list[Account] = []
+    notes: list[str] = []
+    emulated = False
+    if isinstance(traced, ThreadTrace):
+        accounts.append(trace_account(traced, None))
+        emulated = traced.emulated
+    elif traced is not None:
+        notes.append(f"the thread trace is not used: {traced.reason}")
+    if evidence.sampling is not None:
+        accounts.append(sample_account(evidence.sampling, symbol, traced=traced if isinstance(traced, ThreadTrace) else None))
+    ledger = fuse(accounts, None, emulated=emulated)
+    others = [name for name in symbols if name != symbol]
+    if others:
+        notes.append(f"{len(others)} more kernels were recorded: choose one with --kernel ({demangle(others[0])[:60]})")
+    found = traced if isinstance(traced, ThreadTrace) else None
+    return DetailAnalysis(demangle(symbol) or "unnamed kernel", symbol, found, ledger, tuple(notes))
+
+
+def _symbols(evidence: DetailedEvidence) -> list[str]:
+    """Return the mangled names of the kernels: traced ones by cycles, then sampled ones by samples."""
+    sampled = [kernel.name for kernel in evidence.sampling.kernels] if evidence.sampling is not None else []
+    return list(dict.fromkeys([*(one.mangled_name for one in evidence.traced), *sampled]))
+
+
+def _matching(symbols: list[str], pattern: str | None) -> str:
+    if pattern is None:
+        return symbols[0]
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise LabError(f"invalid regular expression {pattern!r}: {error}", where="--kernel") from error
+    found = [name for name in symbols if wanted.search(name) or wanted.search(demangle(name))]
+    if not found:
+        names = ", ".join(demangle(name) for name in symbols[:_NAMED])
+        raise LabError(f"no kernel matches {pattern!r}", where="--kernel", hint=f"kernels: {names}")
+    return found[0]
+
+
+def _analysed(evidence: DetailedEvidence, symbol: str) -> ThreadTrace | Unavailable | None:
+    trace = evidence.thread_trace(symbol)
+    if trace is None or isinstance(trace, str):
+        return Unavailable(trace) if trace else None
+    return analyse(trace, symbol=symbol)

@@ -1,0 +1,99 @@
+"""Thread traces and PC samples of a recording: the kernels that they contain, and the evidence about one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.rocprof.att.code import read_code
+from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
+from rocm_perf_lab.rocprof.pc_samples import SamplingMethod
+from rocm_perf_lab.rocprof.pc_samples_code import saved_code_objects, with_code
+from rocm_perf_lab.rocprof.pc_samples_reader import has_pc_samples, read_pc_samples
+from rocm_perf_lab.toolchain.demangle import base_name, demangle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.att.code import Code
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.loading import LoadedRecording
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
+
+
+@dataclass(frozen=True)
+class TracedCode:
+    """Kernel in a decoded thread trace, and its cycles, summed over the traced wavefronts."""
+
+    directory: Path
+    name: str
+    mangled_name: str
+    cycles: int
+
+
+@dataclass(frozen=True)
+class DetailedEvidence:
+    """Thread traces and PC samples of a recording, which are read on demand."""
+
+    recording: LoadedRecording
+
+    @cached_property
+    def traced(self) -> tuple[TracedCode, ...]:
+        """Kernels with traced cycles, by descending cycles. Unreadable directories are omitted."""
+        found: list[TracedCode] = []
+        for directory in self.recording.thread_traces:
+            try:
+                found += _traced(directory, read_code(directory / "code.json"))
+            except LabError:
+                continue
+        return tuple(sorted(found, key=lambda one: (-one.cycles, one.mangled_name)))
+
+    @cached_property
+    def sampling(self) -> PcSampling | None:
+        """PC samples; of several sets the stochastic ones, and of these the largest set."""
+        sets = [sampling for path in self._sampled_files() for sampling in read_pc_samples(path)]
+        if not sets:
+            return None
+        best = max(sets, key=lambda sampling: (sampling.method is SamplingMethod.STOCHASTIC, sampling.samples))
+        return with_code(best, saved_code_objects(self.recording.code_objects)[0])
+
+    def thread_trace(self, symbol: str) -> AttTrace | str | None:
+        """Return the trace of a kernel, the reason why there is none, or None if the recording has no thread trace."""
+        directories = [one.directory for one in self.traced if is_called(one, symbol)] or list(self.recording.thread_traces)
+        if not directories:
+            return None
+        try:
+            return read_kernel_trace(directories[0], symbol)
+        except LabError as error:
+            return error.what
+
+    def _sampled_files(self) -> list[Path]:
+        files = self.recording.files
+        results = [path for path in (*files.json_results, *files.databases) if has_pc_samples(path)]
+        # CSV next to JSON or a database repeats their samples without addresses or reasons.
+        views = [path for path in (*files.pc_samples, *files.thread_traces) if path.is_dir() and has_pc_samples(path)]
+        tables = [path for path in files.pc_samples if not path.is_dir()]
+        return [*results, *views, *(() if results else tables)]
+
+
+def is_called(traced: TracedCode, symbol: str) -> bool:
+    """Return whether a traced kernel has that name, mangled or as in CSV, where parameters may be missing."""
+    if traced.mangled_name.removesuffix(".kd") == symbol.removesuffix(".kd"):
+        return True
+    return base_name(demangle(symbol.removesuffix(".kd"))) == base_name(traced.name) and not symbol.startswith("_Z")
+
+
+def _traced(directory: Path, code: Code) -> list[TracedCode]:
+    cycles = {label.line: 0 for label in code.kernels}
+    starts = sorted(cycles)
+    for row in code.rows:
+        own = [line for line in starts if line <= row.line]
+        if own:
+            cycles[own[-1]] += row.cycles
+    return [
+        TracedCode(directory, label.name or demangle(label.mangled_name), label.mangled_name, cycles[label.line])
+        for label in code.kernels
+        if cycles[label.line]
+    ]
