@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.figures import Publisher
-from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes, compare
+from rocm_perf_lab.analysis.comparison import compare
+from rocm_perf_lab.analysis.comparison_model import KernelTimes, RunTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

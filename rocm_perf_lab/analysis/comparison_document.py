@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
+    from rocm_perf_lab.analysis.comparison_model import KernelComparison, RunTimes
 
 SCHEMA_FILE = "compare.schema.json"
-VERDICTS = ("slower", "faster", "same", "indistinguishable", "unclear", "new", "gone")
+VERDICTS = ("slower", "faster", "same", "indistinguishable", "unclear", "not comparable", "new", "gone")
 
 
 class ComparedRun(Part):
@@ -40,7 +40,7 @@ class ComparedKernel(Part):
 
     name: str
     mangled_name: str
-    verdict: Literal["faster", "slower", "same", "indistinguishable", "unclear", "new", "gone"]
+    verdict: Literal["faster", "slower", "same", "indistinguishable", "unclear", "not comparable", "new", "gone"]
     reason: str
     base_ms: float | None
     new_ms: float | None
@@ -54,6 +54,11 @@ class ComparedKernel(Part):
     match: Literal["symbol", "name", "template"] | None
     base_name: str | None
     note: str | None
+    base_launch: str | None = None
+    launch: str | None = None
+    """Launch shape: workgroups of work-items."""
+    normalised: Literal["workgroup", "byte"] | None = None
+    """What the times were divided by, because the launch shapes differ; such a row is never a regression."""
     regression: bool
 
 
@@ -65,8 +70,12 @@ class EmulatedBandPart(Part):
 
 
 class CompareDocument(Document):
-    """Document of `compare --json`. `differences` stop the comparison without --force; `remarks` are informational."""
+    """Document of `compare --json`; a kernel has a row per launch shape.
 
+    `differences` stop the comparison without --force; `remarks` are informational.
+    """
+
+    schema_version: Literal["1.1"] = "1.1"  # type: ignore[assignment]  # 1.1 adds launch shapes
     base: ComparedRun
     new: ComparedRun
     differences: tuple[str, ...]

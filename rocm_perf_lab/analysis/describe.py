@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rocm_perf_lab.analysis.dag import MAX_NODES, dag_document
+from rocm_perf_lab.analysis.describe_kernels import kernel_summaries, thinned_ms
 from rocm_perf_lab.analysis.describe_thread_trace import att_features, thread_trace_part
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
@@ -26,7 +27,6 @@ from rocm_perf_lab.profiling.documents import (
     GpuPart,
     InstructionCount,
     KernelPart,
-    KernelSummary,
     OccupancyPart,
     ProfileDocument,
     ProvenancePart,
@@ -43,8 +43,6 @@ from rocm_perf_lab.rocprof.metrics import load_metrics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.profiling.documents import CheckedResult
     from rocm_perf_lab.profiling.profile import Profile
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
 
 _NS_PER_MS = 1e6
 _DURATIONS_KEPT = 1000
-_DURATIONS_KEPT_PER_KERNEL = 100
 _INSTRUCTION_CLASSES = {
     "all": "SQ_INSTS", "valu": "SQ_INSTS_VALU", "mfma": "SQ_INSTS_MFMA", "salu": "SQ_INSTS_SALU",
     "smem": "SQ_INSTS_SMEM", "vmem": "SQ_INSTS_VMEM", "vmem_read": "SQ_INSTS_VMEM_RD",
@@ -107,7 +104,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
         counter_certificates=_counter_certificates(profile),
         result=result,
         error_bands=error_bands_part(diagnosis.stability.median_ns / _NS_PER_MS, profile.timing_errors),
-        kernels=_kernels(profile, diagnosis, trace),
+        kernels=kernel_summaries(profile, diagnosis.critical_shares, trace),
         provenance=_provenance(profile),
         notes=(*profile.notes, *diagnosis.critical_path.notes),
     )
@@ -181,19 +178,12 @@ def stability_part(spread: Stability, durations_ns: Sequence[int]) -> StabilityP
         outlier_count=spread.outlier_count,
         drift=DriftPart(**asdict(trend), is_drifting=trend.is_drifting) if trend else None,
         warnings=spread.warnings,
-        durations_ms=_thinned_ms(settled, _DURATIONS_KEPT),
+        durations_ms=thinned_ms(settled, _DURATIONS_KEPT),
         robust_cv=spread.robust_cv,
         outlier_share=spread.outlier_share,
         groups=tuple(TimeGroupPart(median_ms=group.median_ns / _NS_PER_MS, share=group.share) for group in spread.groups),
         waits_for_peers=spread.waits_for_peers,
     )
-
-
-def _thinned_ms(durations_ns: NDArray[np.int64], most: int) -> tuple[float, ...]:
-    """Return all durations, or `most` evenly spaced ones."""
-    count = len(durations_ns)
-    kept = durations_ns if count <= most else durations_ns[np.arange(most) * count // most]
-    return tuple((kept / _NS_PER_MS).tolist())
 
 
 def _occupancy(profile: Profile) -> OccupancyPart:
@@ -234,24 +224,6 @@ def _summary(roof: Roofline) -> RooflineSummary:
         ridge=roof.ridge,
         position=roof.position,
         implausible=roof.implausible,
-    )
-
-
-def _kernels(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> tuple[KernelSummary, ...]:
-    durations_ns = trace.dispatches.duration_ns
-    return tuple(
-        KernelSummary(
-            name=kernel.name,
-            mangled_name=kernel.mangled_name,
-            calls=len(kernel.dispatches),
-            total_ms=kernel.total_ns / _NS_PER_MS,
-            share=kernel.share,
-            critical_path_share=diagnosis.critical_shares.get(kernel.mangled_name, 0.0),
-            helper=kernel.is_helper,
-            median_ms=float(np.median(durations_ns[kernel.dispatches])) / _NS_PER_MS,
-            durations_ms=_thinned_ms(durations_ns[kernel.dispatches], _DURATIONS_KEPT_PER_KERNEL),
-        )
-        for kernel in profile.kernels
     )
 
 

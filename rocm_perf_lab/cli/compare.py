@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -15,12 +16,18 @@ from rocm_perf_lab.core.errors import EXIT_NEGATIVE
 @click.argument("base", type=click.Path())
 @click.argument("new", type=click.Path())
 @click.option("--fail-over", default="5%", show_default=True, metavar="SHARE", help="Exit with 1 if a kernel is slower by more.")
+@click.option(
+    "--normalise",
+    type=click.Choice(["workgroup", "byte"]),
+    help="Compare other launch shapes per workgroup, or per byte of DRAM traffic (needs counters); never a regression.",
+)
 @click.option("--force", is_flag=True, help="Also compare different GPUs, or emulated with measured times.")
 @JSON
 @DEBUG
-def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, debug: bool) -> None:
+def compare(base: str, new: str, fail_over: str, normalise: Any, force: bool, as_json: bool, debug: bool) -> None:
     """Compare two profiles (profile.json or a run's directory) kernel by kernel; exit with 1 on a significant regression.
 
+    Kernels are aligned by name and launch shape: another grid or workgroup size is "not comparable", unless --normalise is used.
     The noise is estimated from the times of each kernel: at least six per kernel are needed, so profile with --runs 10.
     """
 
@@ -31,7 +38,7 @@ def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, deb
 
         from rocm_perf_lab.jobs.compare.job import CompareRequest, run_compare
 
-        request = CompareRequest(Path(base), Path(new), fail_over, force)
+        request = CompareRequest(Path(base), Path(new), fail_over, force, normalise)
         if run_compare(request, Console(highlight=False), as_json=as_json):
             sys.exit(EXIT_NEGATIVE)
 

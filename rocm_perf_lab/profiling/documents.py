@@ -153,8 +153,25 @@ class RooflineSummary(Part):
     """Rates above their roof; if there are any, the other rates are unreliable too."""
 
 
+class KernelLaunchPart(Part):
+    """Dispatches of one kernel with equal launch shape and code; `grid` counts workgroups, `block` work-items."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    lds_bytes: int
+    code_version: int
+    """Number of the code among those of the kernel's name, by first use; 0 if there is one."""
+    calls: int
+    total_ms: float
+    median_ms: float
+    durations_ms: tuple[float, ...]
+    """In order of start; at most 100, evenly spaced. Empty if the kernel has one launch: they are those of the kernel."""
+    dram_bytes: float | None = None
+    """DRAM traffic of a dispatch; null if its counters were not collected."""
+
+
 class KernelSummary(Part):
-    """One kernel of the run."""
+    """One kernel of the run. `launches` are its launch shapes and code versions with the largest total times, at most 20."""
 
     name: str
     mangled_name: str
@@ -166,6 +183,9 @@ class KernelSummary(Part):
     median_ms: float | None = None
     durations_ms: tuple[float, ...] = ()
     """In order of start; at most 100, evenly spaced."""
+    launches: tuple[KernelLaunchPart, ...] = ()
+    launch_count: int | None = None
+    """Number of launch shapes and code versions."""
 
 
 class TimeBandPart(Part):
@@ -220,7 +240,7 @@ class CounterCertificatePart(Part):
 class ProfileDocument(Document):
     """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
 
-    schema_version: Literal["1.2"] = "1.2"  # type: ignore[assignment]  # 1.1 adds `result`, 1.2 `error_bands`, `counter_certificates`
+    schema_version: Literal["1.3"] = "1.3"  # type: ignore[assignment]  # 1.1 `result`, 1.2 `error_bands`, 1.3 `launches`
     kernel: KernelPart
     gpu: GpuPart
     runtime_ms: float

@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.comparison import INDEPENDENT, claims, family_claims, normal, slowed
-from rocm_perf_lab.analysis.comparison import (
+from rocm_perf_lab.analysis.comparison import compare, differences, remarks
+from rocm_perf_lab.analysis.comparison_model import (
     EmulatedBands,
     KernelComparison,
     KernelTimes,
     RunTimes,
-    compare,
-    differences,
-    remarks,
 )
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
@@ -117,7 +115,7 @@ def test_equal_code_is_a_tie_for_two_versions_of_the_timing_model() -> None:
 
     assert (row.verdict, row.reason) == ("indistinguishable", "the same code object and launch")
     assert row.note == "both runs have the same code object and launch: the versions differ"
-    assert larger.verdict == "slower"
+    assert larger.verdict == "not comparable"
     assert (other_inputs.verdict, other_inputs.note) == (
         "slower",
         "both runs have the same code object and launch: the inputs or settings differ",
@@ -185,10 +183,65 @@ def test_two_kernels_of_one_name_are_not_matched_to_the_same_one() -> None:
     assert [row.verdict for row in rows] == ["same", "new"]
 
 
-def test_a_different_launch_is_noted() -> None:
-    base = replace(kernel("a"), launch="4096x1x1 of 256x1x1")
+def launched(factor: float, groups: int, *, times: tuple[float, ...] = NOISE, dram_bytes: float | None = None) -> KernelTimes:
+    shape = f"{groups}x1x1 of 256x1x1"
+    return replace(kernel("a", factor, times=times), launch=shape, workgroups=groups, dram_bytes=dram_bytes)
 
-    assert "launched as" in str(only(base, replace(base, launch="2048x1x1 of 256x1x1")).note)
+
+def test_another_launch_shape_is_not_comparable_and_no_regression() -> None:
+    row = only(launched(1, 4096), launched(100, 65536))
+
+    assert (row.verdict, row.change, row.p_value) == ("not comparable", None, None)
+    assert row.reason == (
+        "launched as 4096x1x1 of 256x1x1, now as 65536x1x1 of 256x1x1: other work, use --normalise workgroup or byte"
+    )
+    assert (row.base_ms, row.new_ms) == (pytest.approx(1.0), pytest.approx(100.0))
+    assert not row.is_regression(0)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(16.0, "same"), (20.0, "slower"), (12.0, "faster")])
+def test_times_of_other_launch_shapes_compare_per_workgroup(factor: float, verdict: str) -> None:
+    (row,) = compare(run(launched(1, 4096)), run(launched(factor, 65536)), "workgroup")
+
+    assert (row.verdict, row.normalised) == (verdict, "workgroup")
+    # 1 ms for 4,096 workgroups is 244.1 ns each; 16 times the work in `factor` times the time.
+    assert row.change == pytest.approx(factor / 16 - 1)
+    assert str(row.note).startswith(f"244.1 and {244.140625 * factor / 16:.4g} ns per workgroup")
+    assert "launched as 4096x1x1 of 256x1x1, now as 65536x1x1 of 256x1x1" in str(row.note)
+    assert (row.new_ms, row.is_regression(0)) == (pytest.approx(factor), False)
+
+
+def test_times_of_other_launch_shapes_compare_per_byte() -> None:
+    base, new = launched(1, 4096, dram_bytes=1e6), launched(3, 512, dram_bytes=2e6)
+
+    (row,) = compare(run(base), run(new), "byte")
+    (unknown,) = compare(run(base), run(replace(new, dram_bytes=None)), "byte")
+
+    assert (row.verdict, row.change) == ("slower", pytest.approx(0.5))
+    assert str(row.note).startswith("1 and 1.5 ns per byte")
+    assert (unknown.verdict, unknown.change) == ("not comparable", None)
+    assert "no DRAM traffic" in unknown.reason
+
+
+def test_equal_shapes_of_one_kernel_are_compared_with_each_other() -> None:
+    base, new = run(launched(16, 65536), launched(1, 4096)), run(launched(1.2, 4096), launched(16, 65536), launched(9, 7))
+
+    rows = compare(base, new)
+
+    assert [(row.launch, row.verdict) for row in rows] == [
+        ("4096x1x1 of 256x1x1", "slower"),
+        ("65536x1x1 of 256x1x1", "same"),
+        ("7x1x1 of 256x1x1", "new"),
+    ]
+    assert rows[2].reason == "the base run does not contain this launch of the kernel, 7x1x1 of 256x1x1"
+
+
+def test_emulated_times_of_other_shapes_are_not_comparable_unless_normalised() -> None:
+    base, new = run(launched(1, 100), emulated=True), run(launched(4, 200), emulated=True)
+
+    assert compare(base, new)[0].verdict == "not comparable"
+    (row,) = compare(base, new, "workgroup")
+    assert (row.verdict, row.basis, row.change, row.is_regression(0)) == ("slower", "band", pytest.approx(1.0), False)
 
 
 def test_differences_between_runs_are_listed() -> None:

@@ -39,3 +39,17 @@ def test_several_template_instances_are_ambiguous() -> None:
 
 def test_a_namespace_is_part_of_the_name() -> None:
     assert pair_kernels(named("a::gemm<1>()"), named("b::gemm<1>()")) == (KernelPair(None, 0), KernelPair(0, None))
+
+
+def test_launches_of_one_kernel_are_paired_by_shape_then_unknown_then_in_order() -> None:
+    base = [KernelNames("a", "f()", shape) for shape in ("1 of 64", "2 of 64", None, "3 of 64")]
+    new = [KernelNames("a", "f()", shape) for shape in ("9 of 64", "3 of 64", "8 of 64", "1 of 64", "7 of 64")]
+
+    # 9 takes the unknown shape, 8 the rest; 7 is left over.
+    assert pair_kernels(base, new) == (
+        KernelPair(2, 0, "symbol"),
+        KernelPair(3, 1, "symbol"),
+        KernelPair(1, 2, "symbol"),
+        KernelPair(0, 3, "symbol"),
+        KernelPair(None, 4),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,52 @@ def test_a_regression_beyond_the_threshold_exits_with_1_and_is_named(tmp_path: P
     assert compare(new, base).code == 0
 
 
+def shaped(directory: Path, rows: list[tuple[int, int]]) -> Path:
+    """A run of copies: eight per (workgroups, mean time in ns)."""
+    run = [
+        replace(dispatch(100_000 * (8 * i + j), 100_000 * (8 * i + j) + ns * time // 10_000), grid=(groups * 256, 1, 1))
+        for i, (groups, ns) in enumerate(rows)
+        for j, time in enumerate(TIMES)
+    ]
+    directory.mkdir()
+    write_database(directory / "x.db", recorded_run(load_target("mi300x"), run, emulated=False))
+    trace = read_database(directory / "x.db")
+    made = build_profile(trace, target=load_target("mi300x"))
+    write_documents(directory, describe(made, diagnose(made, trace, deterministic=False), trace))
+    return directory
+
+
+def test_another_launch_shape_is_never_a_regression(tmp_path: Path) -> None:
+    base, new = shaped(tmp_path / "a", [(100, 10_000)]), shaped(tmp_path / "b", [(400, 80_000)])
+
+    plain, normalised = compare(base, new), compare(base, new, "--normalise", "workgroup")
+    unknown = compare(base, new, "--normalise", "byte")
+
+    assert (plain.code, normalised.code, unknown.code) == (0, 0, 0)
+    assert "1 not comparable" in plain.out
+    assert "launched as 100x1x1 of 256x1x1, now as 400x1x1 of 256x1x1: other work" in " ".join(plain.out.split())
+    assert "1 slower" in normalised.out
+    # 10 us / 100 workgroups and 80 us / 400: twice the time per workgroup.
+    assert "100 and 200 ns per workgroup" in " ".join(normalised.out.split())
+    assert "no kernel is significantly slower by more than 5%" in normalised.out
+    assert "collect its counters" in " ".join(unknown.out.split())
+    assert max(map(len, (plain.out + normalised.out).splitlines())) <= 80
+
+
+def test_each_launch_shape_is_compared_with_the_same_shape(tmp_path: Path) -> None:
+    base = shaped(tmp_path / "a", [(100, 10_000), (400, 40_000)])
+    new = shaped(tmp_path / "b", [(400, 40_000), (100, 12_000)])
+
+    answer = compare(base, new, "--json")
+
+    document = json.loads(answer.out)
+    assert answer.code == 1
+    assert {(row["launch"], row["verdict"], row["regression"]) for row in document["kernels"]} == {
+        ("400x1x1 of 256x1x1", "same", False),
+        ("100x1x1 of 256x1x1", "slower", True),
+    }
+
+
 def test_a_kernel_that_is_not_the_profiled_one_regresses_too(tmp_path: Path) -> None:
     answer = compare(profile(tmp_path / "a"), profile(tmp_path / "b", reduce_factor=1.3), "--json")
 
@@ -97,7 +144,7 @@ def test_the_document_follows_its_schema_and_counts_the_verdicts(tmp_path: Path)
 
     document = json.loads(answer.out)
     jsonschema.Draft202012Validator(json.loads((SCHEMAS / "compare.schema.json").read_text())).validate(document)
-    counts = {"slower": 1, "faster": 0, "same": 0, "indistinguishable": 0, "unclear": 0, "new": 0, "gone": 1}
+    counts = {"slower": 1, "faster": 0, "same": 0, "indistinguishable": 0, "unclear": 0, "not comparable": 0, "new": 0, "gone": 1}
     assert document["verdicts"] == counts
     assert [row["regression"] for row in document["kernels"]] == [True, False]
 

@@ -6,11 +6,13 @@ Only the fields that a comparison needs are read, so that profiles of other vers
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
 
-from rocm_perf_lab.analysis.comparison import EmulatedBands, KernelTimes, RunTimes
+from rocm_perf_lab.analysis.comparison_model import EmulatedBands, KernelTimes, RunTimes
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import similar_paths
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
@@ -63,6 +65,15 @@ class _TimeBand(_Loose):
     high_ms: NonNegativeFloat
 
 
+class _Launch(_Loose):
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    calls: NonNegativeInt
+    median_ms: NonNegativeFloat
+    durations_ms: tuple[NonNegativeFloat, ...] = ()
+    dram_bytes: NonNegativeFloat | None = None
+
+
 class _Summary(_Loose):
     name: str
     mangled_name: str
@@ -70,6 +81,7 @@ class _Summary(_Loose):
     total_ms: NonNegativeFloat
     median_ms: NonNegativeFloat | None = None
     durations_ms: tuple[NonNegativeFloat, ...] = ()
+    launches: tuple[_Launch, ...] = ()
 
 
 class _Provenance(_Loose):
@@ -199,9 +211,11 @@ def _bands(profile: _Profile) -> EmulatedBands | None:
 
 
 def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
-    """Return the times of the profiled kernel, then those of the other kernels of the run."""
+    """Return the times of the profiled kernel, then those of the other kernels of the run; one per launch shape."""
     kernel, spread = profile.kernel, profile.stability
-    x, y, z = kernel.grid
+    own = [row for row in profile.kernels if row.mangled_name == kernel.mangled_name]
+    # The profile's times are those of the first launch.
+    launches = [(row, launch) for row in own[:1] for launch in row.launches]
     main = KernelTimes(
         name=kernel.name,
         mangled_name=kernel.mangled_name,
@@ -209,17 +223,41 @@ def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
         runs=spread.runs - spread.warm_up_runs,
         stddev_ms=spread.stddev_ms,
         durations_ms=spread.durations_ms,
-        launch=f"{x}x{y}x{z} of {'x'.join(map(str, kernel.block))}",
+        launch=_launch_text(kernel.grid, kernel.block),
+        workgroups=prod(kernel.grid),
+        dram_bytes=launches[0][1].dram_bytes if launches else None,
         code_sha256=profile.provenance.hashes.get("code_object"),
     )
-    others = tuple(_summary_times(row) for row in profile.kernels if row.mangled_name != kernel.mangled_name)
-    return (main, *others)
+    more = [_launch_times(row, launch) for row, launch in launches[1:]]
+    rest = [times for row in profile.kernels if row.mangled_name != kernel.mangled_name for times in _summary_times(row)]
+    return (main, *more, *rest)
 
 
-def _summary_times(row: _Summary) -> KernelTimes:
+def _summary_times(row: _Summary) -> list[KernelTimes]:
+    if len(row.launches) > 1:
+        return [_launch_times(row, launch) for launch in row.launches]
     mean_ms = row.total_ms / max(row.calls, 1)
     time_ms = mean_ms if row.median_ms is None else row.median_ms
-    return KernelTimes(row.name, row.mangled_name, time_ms, row.calls, durations_ms=row.durations_ms)
+    times = KernelTimes(row.name, row.mangled_name, time_ms, row.calls, durations_ms=row.durations_ms)
+    return [replace(times, **_work_of(launch)) for launch in row.launches] or [times]
+
+
+def _launch_times(row: _Summary, launch: _Launch) -> KernelTimes:
+    times = KernelTimes(row.name, row.mangled_name, launch.median_ms, launch.calls, durations_ms=launch.durations_ms)
+    return replace(times, **_work_of(launch))
+
+
+def _work_of(launch: _Launch) -> dict[str, Any]:
+    """Return the fields that describe the work of a dispatch."""
+    return {
+        "launch": _launch_text(launch.grid, launch.block),
+        "workgroups": prod(launch.grid),
+        "dram_bytes": launch.dram_bytes,
+    }
+
+
+def _launch_text(grid: tuple[int, int, int], block: tuple[int, int, int]) -> str:
+    return f"{'x'.join(map(str, grid))} of {'x'.join(map(str, block))}"
 
 
 def _of_wall_time(found: _WallTime) -> RunTimes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
+    from rocm_perf_lab.analysis.comparison_model import KernelComparison, Normalisation, RunTimes
 
-_COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "indistinguishable": "yellow", "new": "cyan", "gone": "cyan"}
-_EXPLAINED = ("unclear", "indistinguishable")
+_COLOURS = {
+    "new": "cyan",
+    "gone": "cyan",
+    "not comparable": "cyan",
+    "faster": "green",
+    "slower": "red",
+    "unclear": "yellow",
+    "indistinguishable": "yellow",
+}
+_EXPLAINED = ("unclear", "indistinguishable", "not comparable")
+_WITHOUT_RESULT = ("same", "indistinguishable", "unclear", "not comparable")
 _MOST_ROWS = 40
 """Most rows of the table; kernels that changed have precedence."""
 _MOST_REASONS = 12
@@ -38,6 +48,7 @@ class CompareRequest:
     new: Path
     fail_over: str = "5%"
     force: bool = False
+    normalise: Normalisation | None = None
 
 
 def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> bool:
@@ -55,7 +66,7 @@ def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> 
             where=f"{request.base} and {request.new}",
             hint="compare runs of one device and target, or add --force to compare them anyway",
         )
-    rows = compare(base, new)
+    rows = compare(base, new, request.normalise)
     if as_json:
         sides = {"base": (request.base, base), "new": (request.new, new)}
         document = compare_document(sides, rows, differences=unlike, remarks=said, fail_over=threshold)
@@ -90,6 +101,7 @@ def _time_word(base: RunTimes, new: RunTimes) -> str:
 
 def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, time_kind: str) -> None:
     shown = _most_telling(rows, threshold)
+    several = {name for name, count in Counter(row.mangled_name for row in rows).items() if count > 1}
     table = Table(title=f"times in us {time_kind}; change with its interval", title_justify="left", expand=False)
     table.add_column("kernel", overflow="fold", max_width=_NAME_WIDTH)
     for heading in ("base", "new", "change"):
@@ -98,7 +110,10 @@ def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, 
     table.add_column("verdict", no_wrap=True)
     for row in shown:
         verdict = Text(row.verdict, style=_COLOURS.get(row.verdict, ""))
-        table.add_row(Text(_short(row.name)), _us(row.base_ms), _us(row.new_ms), _percent(row.change), _range(row), verdict)
+        launch = f"\n{_short_launch(row)}" if row.mangled_name in several and (row.launch or row.base_launch) else ""
+        table.add_row(
+            Text(_short(row.name) + launch), _us(row.base_ms), _us(row.new_ms), _percent(row.change), _range(row), verdict
+        )
     console.print(table)
     if len(shown) < len(rows):
         console.print(f"and {len(rows) - len(shown)} more kernels: use --json to list all")
@@ -111,7 +126,7 @@ def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[Ke
     """Select rows by importance: regressions, other changes, the rest; keep their order."""
 
     def importance(row: KernelComparison) -> int:
-        return 0 if row.is_regression(threshold) else 1 if row.verdict not in ("same", "indistinguishable", "unclear") else 2
+        return 0 if row.is_regression(threshold) else 1 if row.verdict not in _WITHOUT_RESULT else 2
 
     chosen = sorted(range(len(rows)), key=lambda place: (importance(rows[place]), place))[:_MOST_ROWS]
     return [rows[place] for place in sorted(chosen)]
@@ -146,6 +161,12 @@ def _short(name: str, width: int = 2 * _NAME_WIDTH) -> str:
     """Shorten a name to its function and template arguments."""
     bare = without_parameters(name)
     return bare if len(bare) <= width else f"{bare[: width - 3]}..."
+
+
+def _short_launch(row: KernelComparison) -> str:
+    """Return the launch shape without trailing sizes of 1."""
+    shapes = [re.sub(r"(x1)+\b", "", shape) for shape in (row.base_launch, row.launch) if shape]
+    return ", now ".join(dict.fromkeys(shapes))
 
 
 def _us(time_ms: float | None) -> str:
