@@ -1,6 +1,7 @@
 """Ranking of the kernels of a trace, and selection of the kernel to analyse.
 
-The default is the kernel of the longest dispatch that is not a runtime helper; if only helpers ran, the longest of them.
+The default is the kernel with the largest exposed time that is not a runtime helper; if only helpers ran, the largest of them.
+Exposed is the time in which no other kernel ran on the same GPU: hidden time cannot be gained by a faster kernel.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.toolchain.demangle import demangle
+from rocm_perf_lab.toolchain.demangle import demangle, without_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from rocm_perf_lab.rocprof.trace import Trace
+
+
+_NEARLY = 0.8
+"""Share of the time of the chosen kernel from which another kernel is named."""
+_LONGEST_NAME = 60
 
 
 class ProfileError(LabError):
@@ -39,6 +45,8 @@ class RankedKernel:
     share: float
     """Share of the total time of all kernels."""
     is_helper: bool
+    exposed_ns: int = 0
+    """Time in which no other kernel ran on the same GPU."""
 
 
 def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[RankedKernel, ...]:
@@ -52,17 +60,19 @@ def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[Ran
     total = int(duration[duration > 0].sum()) or 1
     name_of = {kernel.mangled_name: kernel.name for kernel in reversed(trace.kernels)}
     ranked = []
-    for mangled, dispatches in _dispatches_by_symbol(trace).items():
+    by_symbol = _dispatches_by_symbol(trace)
+    exposed = exposed_times(trace, list(by_symbol.values()))
+    for (mangled, dispatches), exposed_ns in zip(by_symbol.items(), exposed, strict=True):
         name = demangle(name_of[mangled])
         own_ns = int(duration[dispatches].sum())
         is_helper = any(pattern.search(text) for pattern in helper for text in (name, mangled))
         longest_ns = int(duration[dispatches].max())
-        ranked.append(RankedKernel(name, mangled, dispatches, own_ns, longest_ns, own_ns / total, is_helper))
+        ranked.append(RankedKernel(name, mangled, dispatches, own_ns, longest_ns, own_ns / total, is_helper, exposed_ns))
     return tuple(sorted(ranked, key=lambda kernel: (-kernel.total_ns, kernel.mangled_name)))
 
 
 def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str | None = None) -> RankedKernel:
-    """Return the kernel with that mangled name, or the one with the longest dispatch that is not a helper.
+    """Return the kernel with that mangled name, or the one with the largest exposed time that is not a helper.
 
     Raises:
         ProfileError: No kernel was dispatched, every dispatch has an impossible duration, or `symbol` was not dispatched.
@@ -75,8 +85,87 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
             names = ", ".join(kernel.mangled_name for kernel in ranked[:5])
             raise ProfileError(f"kernel {symbol!r} was not dispatched", where=str(trace.path), hint=f"kernels: {names}")
         return found[0]
-    candidates = [kernel for kernel in ranked if not kernel.is_helper] or ranked
-    return max(candidates, key=lambda kernel: kernel.longest_ns)
+    return max(_candidates(ranked), key=lambda kernel: (kernel.exposed_ns, kernel.total_ns, len(kernel.dispatches)))
+
+
+def other_choice(
+    ranked: Sequence[RankedKernel], chosen: RankedKernel, is_unlikely: Callable[[str], bool] = lambda name: False
+) -> str | None:
+    """Return a note that names another kernel that may be meant, and the option that selects it; None if there is none.
+
+    Args:
+        ranked: All kernels.
+        chosen: The selected kernel.
+        is_unlikely: Returns whether a kernel of that name is seldom the one to optimize, for example a collective.
+    """
+    others = [kernel for kernel in _candidates(ranked) if kernel is not chosen and not is_unlikely(kernel.name)]
+    if not others or not chosen.total_ns:
+        return None
+    nearest = max(others, key=lambda kernel: (kernel.exposed_ns, kernel.total_ns))
+    if is_unlikely(chosen.name):
+        return f"{_named(nearest)} has the largest exposed time of the other kernels: select it with --kernel"
+    busiest = max(others, key=lambda kernel: kernel.total_ns)
+    if busiest.total_ns > chosen.total_ns:
+        hidden = 1 - busiest.exposed_ns / busiest.total_ns
+        return f"{_named(busiest)} has a larger total time, {hidden:.0%} of it behind other kernels: select it with --kernel"
+    if nearest.exposed_ns >= _NEARLY * chosen.exposed_ns:
+        share = nearest.exposed_ns / max(chosen.exposed_ns, 1)
+        return f"{_named(nearest)} takes {share:.0%} of the time of {_named(chosen)}: select it with --kernel"
+    return None
+
+
+def exposed_times(trace: Trace, groups: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Return, for each group of dispatches, the time in ns in which no dispatch of another group ran on the same GPU.
+
+    Args:
+        trace: The trace.
+        groups: Disjoint positions of dispatches.
+    """
+    dispatches = trace.dispatches
+    group_of = np.full(len(dispatches), -1, np.int64)
+    for number, rows in enumerate(groups):
+        group_of[rows] = number
+    gpu_of_agent: dict[tuple[str, int], int] = {}
+    gpus = np.array(
+        [
+            gpu_of_agent.setdefault((trace.processes[agent.process].machine, agent.id), len(gpu_of_agent))
+            for agent in trace.agents
+        ],
+        np.int64,
+    )
+    exposed = np.zeros(len(groups), np.int64)
+    on_gpu = gpus[dispatches.agent] if len(gpus) else np.zeros(len(dispatches), np.int64)
+    for gpu in range(max(len(gpu_of_agent), 1)):
+        rows = np.flatnonzero((on_gpu == gpu) & (group_of >= 0))
+        if len(rows):
+            _add_exposed(exposed, group_of[rows], dispatches.start_ns[rows], dispatches.end_ns[rows])
+    found: list[int] = exposed.tolist()
+    return found
+
+
+def _add_exposed(exposed: NDArray[np.int64], group: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+    """Add the times of one GPU, whose dispatches are in order of start."""
+    if np.all(np.maximum.accumulate(end)[:-1] <= start[1:]):
+        np.add.at(exposed, group, end - start)
+        return
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    step = np.repeat([1, -1], len(start))[order]
+    groups = np.concatenate([group, group])[order]
+    active, total = np.cumsum(step), np.cumsum(step * groups)
+    squares = np.cumsum(step * groups * groups)
+    width = np.diff(times[order], append=times[order[-1]])
+    # All active dispatches are of one group exactly if the variance of their numbers is 0.
+    alone = (active > 0) & (squares * active == total * total)
+    np.add.at(exposed, total[alone] // active[alone], width[alone])
+
+
+def _candidates(ranked: Sequence[RankedKernel]) -> Sequence[RankedKernel]:
+    return [kernel for kernel in ranked if not kernel.is_helper] or ranked
+
+
+def _named(kernel: RankedKernel) -> str:
+    return without_parameters(kernel.name)[:_LONGEST_NAME]
 
 
 def _dispatches_by_symbol(trace: Trace) -> dict[str, NDArray[np.int64]]:
