@@ -59,7 +59,7 @@ def test_every_document_fits_its_schema(tmp_path: Path, counters: dict[str, floa
     for name, document in documents.items():
         schema = json.loads((SCHEMAS / name.replace(".json", ".schema.json")).read_text())
         jsonschema.Draft202012Validator(schema).validate(document)
-        assert document["schema_version"] == ("1.2" if name == "profile.json" else "1.0")
+        assert document["schema_version"] == ("1.3" if name == "profile.json" else "1.0")
 
 
 def test_profile_json_states_kernel_time_and_instructions(tmp_path: Path) -> None:
