@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
 
+_LDS_GRANULE_OF_CSV = 512
+
+
 @dataclass(frozen=True)
 class KernelResources:
     """Registers per work-item and wavefront, LDS per workgroup, scratch per work-item."""
@@ -54,13 +57,20 @@ def resources_of(trace: Trace, dispatch: int, target: Target, metadata: KernelMe
             source="profiler",
         )
     shared = target.wave_limits.agprs_share_file
+    if lds_bytes < metadata.lds_bytes or lds_bytes == _rounded(metadata.lds_bytes):
+        # CSV has the static LDS only, rounded up; a trace without launch sizes has none.
+        lds_bytes = metadata.lds_bytes
     return KernelResources(
         vgpr_per_thread=metadata.vgpr_count - (metadata.agpr_count if shared else 0),
         agpr_per_thread=metadata.agpr_count,
         sgpr_per_wave=metadata.sgpr_count,
         lds_bytes=lds_bytes,
-        scratch_bytes=scratch_bytes,
+        scratch_bytes=scratch_bytes or metadata.scratch_bytes,
         vgpr_spills=metadata.vgpr_spill_count,
         sgpr_spills=metadata.sgpr_spill_count,
         source="code object",
     )
+
+
+def _rounded(lds_bytes: int) -> int:
+    return -(-lds_bytes // _LDS_GRANULE_OF_CSV) * _LDS_GRANULE_OF_CSV

@@ -12,7 +12,8 @@ from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 from rocm_perf_lab.rocprof.discovery import DiscoveryError, Recording, discover
 from rocm_perf_lab.rocprof.finding import begins_as_sqlite
-from rocm_perf_lab.rocprof.grouping import LoadedRun, group_runs, merge_ranks
+from rocm_perf_lab.rocprof.grouping import LoadedRun as LoadedRun
+from rocm_perf_lab.rocprof.grouping import group_runs, merge_ranks
 from rocm_perf_lab.rocprof.merging import merge
 from rocm_perf_lab.rocprof.native_counters import with_native_counters
 from rocm_perf_lab.rocprof.reader import read_database

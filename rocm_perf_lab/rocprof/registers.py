@@ -51,6 +51,9 @@ def corrected_vgprs(architecture: str, arch_vgprs: int, accum_vgprs: int, others
         others: Accumulation VGPRs of all kernels in the same trace.
     """
     processor = find_processor(architecture)
+    if processor is not None and processor.registers.agprs == "unified" and arch_vgprs > _ARCHITECTURAL_VGPRS:
+        # A count of the whole allocation: an instruction can name 256 VGPRs.
+        return _ARCHITECTURAL_VGPRS, min(max(accum_vgprs, arch_vgprs - _ARCHITECTURAL_VGPRS), _ARCHITECTURAL_VGPRS)
     if processor is None or not processor.registers.profiler_reports_half or accum_vgprs or any(others):
         return arch_vgprs, accum_vgprs
     allocated = 2 * arch_vgprs

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _DESCRIPTOR_SUFFIX = ".kd"
 _DEFAULT_MAX_WORKGROUP_SIZE = 1024
 _MACH_MASK = 0xFF
+_ARCHITECTURAL_VGPRS = 256
+"""Most VGPRs that an instruction can name, AGPRs not included."""
 _ET_REL = 1
 _STT_NOTYPE = 0
 
@@ -133,7 +135,7 @@ def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> Kernel
     return replace(
         kernel,
         vgpr_count=note.vgpr_count,
-        agpr_count=note.agpr_count,
+        agpr_count=_agpr_count(note, kernel),
         sgpr_count=note.sgpr_count,
         vgpr_spill_count=note.vgpr_spill_count,
         sgpr_spill_count=note.sgpr_spill_count,
@@ -149,6 +151,15 @@ def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> Kernel
         language=note.language,
         has_metadata=True,
     )
+
+
+def _agpr_count(note: KernelNote, described: KernelMetadata) -> int:
+    """Return the AGPRs of a kernel. If the note lacks them, the descriptor divides a unified register file."""
+    stated = note.agpr_count or 0
+    architectural = described.vgpr_count - described.agpr_count
+    if not described.agpr_count or (note.agpr_count is not None and note.vgpr_count - stated <= _ARCHITECTURAL_VGPRS):
+        return stated
+    return max(0, note.vgpr_count - architectural)
 
 
 def _kernel_of_descriptor(elf: ElfFile, symbol: str, architecture: str) -> KernelMetadata:

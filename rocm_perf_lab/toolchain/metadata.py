@@ -54,7 +54,7 @@ class KernelNote(_Record):
     symbol: str = Field(alias=".symbol")
     language: str = Field("", alias=".language")
     vgpr_count: NonNegativeInt = Field(alias=".vgpr_count")
-    agpr_count: NonNegativeInt = Field(0, alias=".agpr_count")
+    agpr_count: NonNegativeInt | None = Field(None, alias=".agpr_count")
     sgpr_count: NonNegativeInt = Field(alias=".sgpr_count")
     vgpr_spill_count: NonNegativeInt = Field(0, alias=".vgpr_spill_count")
     sgpr_spill_count: NonNegativeInt = Field(0, alias=".sgpr_spill_count")

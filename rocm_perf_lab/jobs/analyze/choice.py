@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.jobs.analyze.evidence import is_called
 from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector
 from rocm_perf_lab.jobs.kernel_names import bare_name
-from rocm_perf_lab.profiling.selection import rank_kernels
+from rocm_perf_lab.profiling.selection import other_choice, rank_kernels, select_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,15 +37,15 @@ def choose_kernel(
     Raises:
         ProfileError: The trace has no dispatch, or no kernel matches.
     """
-    selector = KernelSelector(request.kernel, request.focus_critical, tuple(helpers))
     if request.kernel is not None or request.focus_critical:
-        return KernelChoice(selector.of(trace, target))
+        return KernelChoice(KernelSelector(request.kernel, request.focus_critical, tuple(helpers)).of(trace, target))
     ranked = rank_kernels(trace, helpers)
     traced = [kernel for kernel in ranked if any(is_called(one, kernel.mangled_name) for one in evidence.traced)]
     if len(traced) == 1:
         return KernelChoice(traced[0])
-    chosen = selector.of(trace, target)
+    chosen = select_kernel(trace, ranked)
     if traced and chosen not in traced:
         names = ", ".join(bare_name(kernel.name)[:40] for kernel in traced[:3])
         return KernelChoice(chosen, (f"the thread traces are of other kernels: choose one with --kernel ({names})",))
-    return KernelChoice(chosen)
+    likely = other_choice(ranked, chosen, is_communication)
+    return KernelChoice(chosen, (likely,) if likely else ())

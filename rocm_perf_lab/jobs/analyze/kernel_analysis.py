@@ -17,6 +17,7 @@ from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.populations import dispatches_like, resources_of_code
 from rocm_perf_lab.profiling.profile import Profile, build_profile
+from rocm_perf_lab.profiling.recorded_code import code_architecture, profile_with_code
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
@@ -139,13 +140,16 @@ class KernelAnalysis:
         return "emulated" if self.profile.provenance.trace.emulated else "measured"
 
 
-def target_of_trace(trace: Trace, preferred: Target, counted: Sequence[Trace] = ()) -> ObservedTarget:
+def target_of_trace(
+    trace: Trace, preferred: Target, counted: Sequence[Trace] = (), code_objects: Sequence[Path] = ()
+) -> ObservedTarget:
     """Return the GPU of a trace, the busiest of several.
 
     Args:
         trace: The run.
         preferred: Used if neither the trace nor its counters identify the GPU.
         counted: Counter passes of the run.
+        code_objects: Code objects of the run.
 
     Raises:
         TargetError: No target describes the GPU or a similar one.
@@ -156,6 +160,8 @@ def target_of_trace(trace: Trace, preferred: Target, counted: Sequence[Trace] = 
     if not agents:
         return ObservedTarget(preferred)
     agent = agents[0]
+    if not agent.name and (architecture := code_architecture(code_objects)):
+        return observed_target(architecture, agent.product_name, agent.properties, preferred)
     if not agent.name and (found := _named_by_counters((trace, *counted), preferred)) is not None:
         return found
     return observed_target(agent.name, agent.product_name, agent.properties, preferred)
@@ -185,6 +191,7 @@ def analyze_traces(
     problems: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
     roofline_csv: Path | None = None,
+    code_objects: Sequence[Path] = (),
     dag_nodes: int = MAX_NODES,
 ) -> KernelAnalysis:
     """Build the profile and its diagnosis, and write the documents to `directory`.
@@ -202,6 +209,7 @@ def analyze_traces(
         problems: Problems of the passes, which become notes.
         versions: Versions of the tools, for the provenance.
         roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
+        code_objects: Code objects of the run, which state the resources of the kernel.
         dag_nodes: Most nodes in dag.json.
 
     Raises:
@@ -209,11 +217,12 @@ def analyze_traces(
     """
     first = traces[0]
     measured = _measured(roofline_csv) if roofline_csv is not None else None
-    profile = build_profile(
+    profile = profile_with_code(
         first,
+        code_objects,
+        kernel,
         target=target,
         identity_note=note,
-        symbol=kernel.mangled_name,
         helper_patterns=helper_patterns,
         counter_traces=counter_traces,
         versions=versions,
@@ -221,12 +230,14 @@ def analyze_traces(
     )
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name, profile, first)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
-    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured)
+    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured, samples=samples)
     documents = describe(profile, diagnosis, first, dag_nodes=dag_nodes)
     written = write_documents(directory, documents)
     timeline = directory / TIMELINE
     write_perfetto(timeline, first, diagnosis.critical_path)
-    overview = application_overview(first, profile.kernels, diagnosis)
+    overview = application_overview(
+        first, profile.kernels, diagnosis.critical_path, diagnosis.timeline, diagnosis.critical_shares
+    )
     return KernelAnalysis(profile, diagnosis, documents, (*written, timeline), overview)
 
 

@@ -56,7 +56,7 @@ class RecordingAnalysis:
     def ledger(self) -> Ledger | None:
         """Ledger of the kernel."""
         if self.kernel is not None:
-            return getattr(self.kernel.diagnosis, "ledger", None)
+            return self.kernel.diagnosis.ledger
         return self.detail.ledger if self.detail is not None else None
 
     @property
@@ -117,7 +117,7 @@ def analyze_recording(request: AnalyzeRequest, directory: Path) -> RecordingAnal
     recording = load_recording(request.paths)
     evidence = DetailedEvidence(recording)
     run = next((run for run in recording.runs if len(run.trace.dispatches)), None)
-    found = _run(request, evidence, run, directory) if run else _details(request, evidence, directory)
+    found = _run(request, evidence, run, directory) if run else _without_dispatches(request, evidence, directory)
     write_documents(directory, {REPORT: found.document()})
     return found
 
@@ -126,7 +126,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
     """Analyse a run with dispatches."""
     recording, trace = evidence.recording, run.trace
     counted = (*run.counter_passes, *(read_counter_passes(request.counters) if request.counters else ()))
-    gpu = _gpu(request, trace, counted)
+    gpu = _gpu(request, recording, trace, counted)
     chosen = choose_kernel(request, evidence, trace, gpu.target, HELPERS)
     symbol = chosen.kernel.mangled_name
     att, samples = _thread_trace(request, evidence, symbol), evidence.sampling
@@ -141,6 +141,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
         counter_traces=counted,
         problems=gpu.notes,
         roofline_csv=request.roofline_csv or recording.roofline,
+        code_objects=recording.code_objects,
         att=att,
         samples=samples,
     )
@@ -150,27 +151,30 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
     return RecordingAnalysis(recording.files, found.overview, found, None, samples, tuple(dict.fromkeys(notes)))
 
 
-def _details(request: AnalyzeRequest, evidence: DetailedEvidence, directory: Path) -> RecordingAnalysis:
-    """Analyse a thread trace or PC samples without dispatches."""
-    from rocm_perf_lab.jobs.analyze.detail import analyze_detail
+def _without_dispatches(request: AnalyzeRequest, evidence: DetailedEvidence, directory: Path) -> RecordingAnalysis:
+    """Analyse thread traces, PC samples and copies."""
+    from rocm_perf_lab.jobs.analyze.detail import analyze_detail, overview_of_copies
 
     recording = evidence.recording
     detail = analyze_detail(evidence, request.kernel)
-    if detail is None:
+    run = next((run for run in recording.runs if len(run.trace.memory_copies)), None)
+    if detail is None and run is None:
         raise LabError(
             "no kernel was dispatched",
             where=", ".join(str(path) for path in request.paths),
             hint="check that the application uses the GPU",
         )
     forget_results(directory, passes=False)
-    notes = tuple(dict.fromkeys((*recording.notes, *detail.notes)))
-    return RecordingAnalysis(recording.files, None, None, detail, evidence.sampling, notes)
+    overview = overview_of_copies(run.trace) if run else None
+    notes = ("no kernel was dispatched", *run.trace.notes) if run else ()
+    notes = tuple(dict.fromkeys((*notes, *recording.notes, *(detail.notes if detail else ()))))
+    return RecordingAnalysis(recording.files, overview, None, detail, evidence.sampling, notes)
 
 
-def _gpu(request: AnalyzeRequest, trace: Trace, counted: Sequence[Trace]) -> ObservedTarget:
+def _gpu(request: AnalyzeRequest, recording: LoadedRecording, trace: Trace, counted: Sequence[Trace]) -> ObservedTarget:
     if request.target:
         return ObservedTarget(load_target(request.target))
-    return target_of_trace(trace, load_target(DEFAULT_TARGET), counted)
+    return target_of_trace(trace, load_target(DEFAULT_TARGET), counted, recording.code_objects)
 
 
 def _several_runs(recording: LoadedRecording, used: Trace) -> tuple[str, ...]:
