@@ -17,7 +17,8 @@ from rocm_perf_lab.analysis.documents import (
 )
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.analysis.thread_trace import HotSpot, LineTime, ThreadTrace
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.analysis.traced_lines import HotSpot, LineTime
     from rocm_perf_lab.analysis.traced_loops import LoopTime
     from rocm_perf_lab.analysis.wait_charges import Charge
 

@@ -2,7 +2,8 @@
 
 `analyse(trace)` returns time by instruction class and by source line, charges the stall of each wait to the memory, LDS,
 scalar or matrix instructions that caused it, and reports memory latency, issue efficiency and hot spots. The time of an
-instruction is latency + idle; its stall is part of its latency.
+instruction is latency + idle; its stall is part of its latency. `trace_budget.py` adds the time of the SIMDs, from which
+`trace_account.py` makes an account for the ledger of lost time.
 """
 
 from __future__ import annotations
@@ -14,20 +15,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.analysis.roofline import Unavailable
+from rocm_perf_lab.analysis.trace_budget import TraceBudget, trace_budget
+from rocm_perf_lab.analysis.trace_phases import LaunchGaps, TracePhases, launch_gaps, trace_phases
 from rocm_perf_lab.analysis.traced_cycles import TimeBalance, balance, hidden_cycles, shader_clock_hz, waves_per_simd
+from rocm_perf_lab.analysis.traced_lines import (
+    CycleShare,
+    HotSpot,
+    LineTime,
+    hottest_instructions,
+    spent_on,
+    time_by_class,
+    time_by_line,
+)
 from rocm_perf_lab.analysis.traced_loops import LoopTime, loops
 from rocm_perf_lab.analysis.wait_charges import Charge, MemoryLatency, waited
+from rocm_perf_lab.arch.registry import architecture_of_code, find_architecture
 from rocm_perf_lab.rocprof.att.model import Column
 from rocm_perf_lab.toolchain.static_features import instruction_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from rocm_perf_lab.arch.model import Architecture
     from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, KernelLabel, Wave
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
-UNKNOWN_SOURCE = "(no source line)"
-_HOT_SPOTS = 10
 _SUM_TOLERANCE = 0.01
 _SAMPLED = "the directory holds PC samples, which count samples instead of cycles"
 _ALWAYS = (
@@ -37,43 +49,20 @@ _ALWAYS = (
 
 
 @dataclass(frozen=True)
-class CycleShare:
-    """Cycles summed over wavefronts: `cycles` is latency + idle, `stall` is part of latency, `share` is of all cycles."""
+class TraceCoverage:
+    """Part of the launch that was traced."""
 
-    hits: int
-    cycles: int
-    latency: int
-    stall: int
-    idle: int
-    share: float
+    waves: int
+    launched_waves: float | None
+    compute_units: int
+    engines: int
+    variation: float
+    """Coefficient of variation of the wavefronts' lifetimes."""
 
-
-@dataclass(frozen=True)
-class LineTime:
-    """Time of one source line. `caused_cycles`: its own cycles without charged waits, plus stalls it caused elsewhere."""
-
-    source: str
-    spent: CycleShare
-    hidden_cycles: int
-    """Waiting cycles during which other wavefronts used the SIMD. Shortening them does not save time."""
-    caused_cycles: float
-    waits_for: str | None
-    """Line that this line waits for longest, summed over all waits, and for how long."""
-    waits_for_class: str | None
-    waited_cycles: float
-
-
-@dataclass(frozen=True)
-class HotSpot:
-    """Instruction with a large share of the time."""
-
-    row: InstructionRow
-    kind: InstructionClass
-    share: float
-    hidden_cycles: int
-    waits_for: InstructionRow | None
-    """Instruction that caused most of its stall, and the cycles, if known."""
-    waited_cycles: float
+    @property
+    def traced_share(self) -> float | None:
+        """Share of the launched wavefronts, if their number is known."""
+        return min(1.0, self.waves / self.launched_waves) if self.launched_waves else None
 
 
 @dataclass(frozen=True)
@@ -110,22 +99,33 @@ class ThreadTrace:
     loops: tuple[LoopTime, ...]
     balance: TimeBalance
     """Composition of the total cycles."""
+    coverage: TraceCoverage
+    budget: TraceBudget | None
+    """Time of the SIMDs; None without wavefront timelines."""
+    phases: TracePhases | None
+    gaps: LaunchGaps | None
     limits: tuple[str, ...]
 
 
-def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None) -> ThreadTrace | Unavailable:
+def analyse(
+    trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None, architecture: str | None = None
+) -> ThreadTrace | Unavailable:
     """Analyse one trace.
 
     Args:
         trace: Decoded thread trace.
-        symbol: Mangled name of the kernel, if the trace contains several.
+        symbol: Mangled name of the kernel, if the trace contains several; by default the one with the most cycles.
         launched_waves: Wavefronts of the whole launch, to report the traced share.
+        architecture: Architecture of the GPU, for the rates of matrix instructions; by default the one that the trace names.
 
     Returns:
         The analysis, or the reason if the trace contains no cycles of the kernel.
     """
     if symbol is not None and (others := _of_others_only(trace, symbol)):
         return Unavailable(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
+    beside: tuple[str, ...] = ()
+    if symbol is None:
+        symbol, beside = _main_kernel(trace)
     rows = _rows_of(trace, symbol)
     if not rows:
         return Unavailable("; ".join(("the thread trace holds no instructions", *trace.notes)))
@@ -133,7 +133,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         return Unavailable(_SAMPLED)
     if len(rows) < len(trace.rows):
         trace = replace(trace, waves=_waves_of(trace.waves, rows))
-    total = _spent(rows, sum(row.cycles for row in rows))
+    total = spent_on(rows, sum(row.cycles for row in rows))
     if not total.cycles and any(row.samples and row.samples.issued + row.samples.stalled for row in rows):
         return Unavailable(_SAMPLED)
     if not total.cycles:
@@ -145,6 +145,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     hidden = hidden_cycles(trace)
     waits = sum(row.latency for row in rows if kinds[row.line] == "waitcnt")
     charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
+    found_loops = loops(trace, rows)
     label = trace.kernel_of(rows[0].line)
     return ThreadTrace(
         directory=trace.provenance.directory,
@@ -159,18 +160,52 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         waves_per_simd=waves_per_simd(trace, _numbers_of(trace, label)),
         shader_clock_hz=shader_clock_hz(trace.clocks),
         instructions_per_cycle=_instructions_per_cycle(trace.waves),
-        classes=_by_class(rows, kinds, total.cycles),
-        lines=_by_line(rows, charges, kinds, hidden, total.cycles),
+        classes=time_by_class(rows, kinds, total.cycles),
+        lines=time_by_line(rows, charges, kinds, hidden, total.cycles),
         charges=charges,
         charged=_by_cause(charges, kinds),
         wait_cycles=waits,
         unattributed_cycles=max(0.0, waits - charged_waits),
         memory_latency=found.latency,
-        hot_spots=_hot_spots(rows, charges, kinds, hidden, total.cycles),
-        loops=loops(trace, rows),
+        hot_spots=hottest_instructions(rows, charges, kinds, hidden, total.cycles),
+        loops=found_loops,
         balance=summed,
-        limits=_limits(trace, summed, launched_waves),
+        coverage=_coverage(trace.waves, launched_waves),
+        budget=trace_budget(trace, trace.rows, found, _architecture(architecture or trace.provenance.architecture, trace)),
+        phases=trace_phases(trace.waves, found_loops),
+        gaps=launch_gaps(trace),
+        limits=(*_limits(trace, summed, launched_waves), *beside),
     )
+
+
+def _architecture(name: str | None, trace: AttTrace) -> Architecture | None:
+    described = find_architecture(name) if name is not None else None
+    generation = trace.provenance.gfxip
+    if described is not None or generation is None:
+        return described
+    return architecture_of_code(generation, {row.text for row in trace.rows})
+
+
+def _coverage(waves: Sequence[Wave], launched_waves: float | None) -> TraceCoverage:
+    lifetimes = np.array([wave.cycles for wave in waves], dtype=np.float64)
+    variation = float(lifetimes.std() / lifetimes.mean()) if len(waves) and lifetimes.mean() > 0 else 0.0
+    units = {(wave.key.engine, wave.compute_unit) for wave in waves}
+    return TraceCoverage(len(waves), launched_waves, len(units), len({engine for engine, _ in units}), variation)
+
+
+def _main_kernel(trace: AttTrace) -> tuple[str | None, tuple[str, ...]]:
+    """Return the mangled name of the kernel with the most cycles if there are several, and a note on the others."""
+    dispatched = {name.removesuffix(".kd") for name in trace.dispatched.values()}
+    cycles: dict[str, int] = defaultdict(int)
+    for row in trace.rows:
+        label = trace.kernel_of(row.line)
+        if label is not None and row.cycles:
+            cycles[label.mangled_name] += row.cycles
+    kernels = sorted((name for name in cycles if name.removesuffix(".kd") in dispatched), key=lambda name: (-cycles[name], name))
+    if len(kernels) < 2:
+        return None, ()
+    others = ", ".join(kernels[1:4])
+    return kernels[0], (f"the trace also has {len(kernels) - 1} other kernel(s): {others}; choose one with --kernel",)
 
 
 def _of_others_only(trace: AttTrace, symbol: str) -> tuple[str, ...]:
@@ -209,82 +244,11 @@ def _waves_of(waves: Sequence[Wave], rows: Sequence[InstructionRow]) -> tuple[Wa
     return tuple(w for w in waves if not len(w.instructions) or np.isin(w.instructions[:, Column.LINE], lines).any())
 
 
-def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> CycleShare:
-    hits = latency = stall = idle = 0
-    for row in rows:
-        hits, latency, stall, idle = hits + row.hits, latency + row.latency, stall + row.stall, idle + row.idle
-    return CycleShare(hits, latency + idle, latency, stall, idle, (latency + idle) / all_cycles if all_cycles else 0.0)
-
-
-def _by_class(
-    rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass], all_cycles: int
-) -> dict[InstructionClass, CycleShare]:
-    groups: dict[InstructionClass, list[InstructionRow]] = defaultdict(list)
-    for row in rows:
-        if row.hits or row.cycles:
-            groups[kinds[row.line]].append(row)
-    spent = {kind: _spent(group, all_cycles) for kind, group in groups.items()}
-    return dict(sorted(spent.items(), key=lambda item: (-item[1].cycles, item[0])))
-
-
-def _by_line(
-    rows: Sequence[InstructionRow],
-    charges: Sequence[Charge],
-    kinds: Mapping[int, InstructionClass],
-    hidden: Mapping[int, int],
-    all_cycles: int,
-) -> tuple[LineTime, ...]:
-    groups: dict[str, list[InstructionRow]] = defaultdict(list)
-    for row in rows:
-        if row.hits or row.cycles:
-            groups[_source(row)].append(row)
-    moved: dict[str, float] = defaultdict(float)
-    waits: dict[str, dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
-    for charge in charges:
-        victim, cause = _source(charge.victim), _source(charge.cause)
-        moved[victim] -= charge.cycles
-        moved[cause] += charge.cycles
-        waits[victim][cause, kinds[charge.cause.line]] += charge.cycles
-    lines = []
-    for source, group in groups.items():
-        spent = _spent(group, all_cycles)
-        caused = spent.cycles + moved[source]
-        behind = sum(hidden.get(row.line, 0) for row in group)
-        if waits[source]:
-            (cause, kind), cycles = max(waits[source].items(), key=lambda item: item[1])
-            lines.append(LineTime(source, spent, behind, caused, cause, kind, cycles))
-        else:
-            lines.append(LineTime(source, spent, behind, caused, None, None, 0.0))
-    return tuple(sorted(lines, key=lambda line: (-line.spent.cycles, line.source)))
-
-
-def _source(row: InstructionRow) -> str:
-    return row.source_line or UNKNOWN_SOURCE
-
-
 def _by_cause(charges: Sequence[Charge], kinds: Mapping[int, InstructionClass]) -> dict[InstructionClass, float]:
     sums: dict[InstructionClass, float] = defaultdict(float)
     for charge in charges:
         sums[kinds[charge.cause.line]] += charge.cycles
     return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _hot_spots(
-    rows: Sequence[InstructionRow],
-    charges: Sequence[Charge],
-    kinds: Mapping[int, InstructionClass],
-    hidden: Mapping[int, int],
-    all_cycles: int,
-) -> tuple[HotSpot, ...]:
-    largest: dict[int, Charge] = {}
-    for charge in charges:  # by descending cycles
-        largest.setdefault(charge.victim.line, charge)
-    spots = []
-    for row in sorted((row for row in rows if row.cycles), key=lambda row: (-row.cycles, row.line))[:_HOT_SPOTS]:
-        main = largest.get(row.line)
-        cause, cycles = (main.cause, main.cycles) if main else (None, 0.0)
-        spots.append(HotSpot(row, kinds[row.line], row.cycles / all_cycles, hidden.get(row.line, 0), cause, cycles))
-    return tuple(spots)
 
 
 def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.waits import Links
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
+    Times = Integers | NDArray[np.float64]
+
 _SHORTEST_WAIT = 4
 """Cycles. The data of a wait that is not longer had already arrived."""
 _LONGEST_MATRIX = 80
@@ -57,12 +59,29 @@ class MemoryLatency:
     p90: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class WaveWaits:
+    """Waits of one wavefront for counters; arrays have shape (n_links,) and are parallel to `links`."""
+
+    links: Links
+    starts: Integers
+    """Start of the victim's wait; `ends` is its end."""
+    ends: Integers
+    returns: Integers
+    """Assumed arrival of the data of the causing operation."""
+
+
+@dataclass(frozen=True, eq=False)
 class Waited:
-    """Charges sorted by descending cycles, and memory latency by class."""
+    """Charges sorted by descending cycles, memory latency by class, and waits and row numbers by wavefront."""
 
     charges: tuple[Charge, ...]
     latency: Mapping[str, MemoryLatency]
+    rows: tuple[Integers, ...]
+    """Row numbers of each wavefront's instructions, see `Follower.numbered`."""
+    waits: tuple[WaveWaits | None, ...]
+    row_numbers: int
+    """Number of row numbers: the rows of the trace in order of lines, then one per category for unplaced instructions."""
 
 
 def waited(trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass]) -> Waited:
@@ -104,6 +123,8 @@ class _Walk:
                 self._measured[number] = _LATENCY_CLASSES.index(kinds[row.line])
         self._cycles: dict[int, float] = defaultdict(float)
         self._samples: list[tuple[Integers, Integers]] = []
+        self._rows: list[Integers] = []
+        self._waits: list[WaveWaits | None] = []
 
     def found(self) -> Waited:
         """Return the charges and latencies accumulated so far."""
@@ -114,7 +135,7 @@ class _Walk:
             if cycles > 0:
                 charges.append(Charge(self._row_of[victim], self._row_of[cause], counter_of(counter), cycles))
         charges.sort(key=lambda charge: (-charge.cycles, charge.victim.line, charge.cause.line))
-        return Waited(tuple(charges), self._latency())
+        return Waited(tuple(charges), self._latency(), tuple(self._rows), tuple(self._waits), self._follower.rows)
 
     def take(self, wave: Wave) -> None:
         """Add one wavefront."""
@@ -124,7 +145,8 @@ class _Walk:
         lasting = np.where(self._is_wait[rows], Column.DURATION, Column.STALL)
         stalls = executed[np.arange(len(rows)), lasting].astype(np.int64)
         issued = executed[:, Column.TIME] + stalls
-        self._take_counters(rows, issued, stalls, self._follower.counter_links(rows))
+        self._rows.append(rows)
+        self._waits.append(self._take_counters(rows, issued, stalls, self._follower.counter_links(rows)))
         links = self._follower.matrix_links(rows, stalls > 0)
         ends = issued[links.victims]
         starts = ends - stalls[links.victims]
@@ -139,20 +161,22 @@ class _Walk:
             if len(links.victims):
                 self._add(lines, links, stalls[links.victims] / np.bincount(links.victims)[links.victims])
 
-    def _take_counters(self, rows: Integers, issued: Integers, stalls: Integers, links: Links) -> None:
+    def _take_counters(self, rows: Integers, issued: Integers, stalls: Integers, links: Links) -> WaveWaits | None:
         if not len(links.victims):
-            return
+            return None
         ends, waits, issues = issued[links.victims], stalls[links.victims], issued[links.causes]
         # Links of one victim and counter are adjacent; the last one is the youngest operation.
         group = links.victims * _COUNTERS + links.counters
         lasts = np.flatnonzero(np.concatenate([group[1:] != group[:-1], [True]]))
         youngest = np.repeat(lasts, np.diff(lasts, prepend=-1))
         took = np.maximum(ends[youngest] - issues[youngest], 0)
-        self._add(rows, links, _shared(links.victims, ends - waits, ends, issues + took))
+        returns = issues + took
+        self._add(rows, links, divided(links.victims, ends - waits, ends, returns))
         groups_of_victim = np.bincount(links.victims[lasts])
         alone = lasts[(groups_of_victim[links.victims[lasts]] == 1) & (waits[lasts] > _SHORTEST_WAIT)]
         kinds = self._measured[rows[links.causes[alone]]]
         self._samples.append((kinds[kinds >= 0], took[alone][kinds >= 0]))
+        return WaveWaits(links, ends - waits, ends, returns)
 
     def _add(self, rows: Integers, links: Links, cycles: NDArray[np.float64]) -> None:
         victims, causes = rows[links.victims], rows[links.causes]
@@ -174,8 +198,10 @@ class _Walk:
         return found
 
 
-def _shared(victims: Integers, starts: Integers, ends: Integers, returns: Integers) -> NDArray[np.float64]:
-    """Divide the stall [start, end) of every victim among its links: each moment among those whose data had not arrived.
+def divided(victims: Integers, starts: Times, ends: Times, returns: Times) -> NDArray[np.float64]:
+    """Divide the wait [start, end) of every victim among its links: each moment among those whose data had not arrived.
+
+    The times may be in any unit that grows with time, for example exposed cycles.
 
     Args:
         victims: Victim of each link, shape (n_links,); links of one victim are adjacent.

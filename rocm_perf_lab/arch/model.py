@@ -6,6 +6,7 @@ emulator parameters.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -16,6 +17,7 @@ _DESCRIPTOR_VGPR_UNITS = 0x3F
 _DESCRIPTOR_SGPR_SHIFT, _DESCRIPTOR_SGPR_UNITS = 6, 0xF
 _SGPRS_PER_UNIT = 16
 _WORKGROUP_LDS_BYTES = 65536
+_CLOCKS_PER_PASS = 4
 _ACCUM_OFFSET_UNITS, _VGPRS_PER_ACCUM_OFFSET = 0x3F, 4
 
 
@@ -148,6 +150,15 @@ class EmulatorParameters(StrictModel):
     """Largest dense operand of a matrix instruction, in bytes per lane."""
 
 
+class MatrixPasses(StrictModel):
+    """Time for which matrix instructions occupy the matrix core of a SIMD."""
+
+    pattern: str
+    """Regular expression, searched in the lower-case text of the instruction."""
+    passes: int
+    """A pass is four clocks."""
+
+
 class Processor(StrictModel):
     """A processor whose code objects can be read."""
 
@@ -195,8 +206,18 @@ class Architecture(Processor):
     counter_blocks: dict[str, CounterBlock]
     emulator: EmulatorParameters | None = None
     """None if the emulator cannot execute its code."""
+    recognised_by: str | None = None
+    """Regular expression, searched in lower-case instructions that no other architecture of the GFX generation has."""
+    matrix_passes: tuple[MatrixPasses, ...] = ()
+    """The first matching row applies; empty if the architecture has no matrix cores, or none with a documented rate."""
     timing: dict[str, Any] = {}
     """Defaults of the emulator's timing parameters; see :mod:`rocm_perf_lab.target.timing`."""
+
+    def matrix_clocks(self, text: str) -> int | None:
+        """Return the clocks for which an instruction occupies the matrix core, or None for other and unknown instructions."""
+        lowered = text.lower()
+        found = next((row.passes for row in self.matrix_passes if re.search(row.pattern, lowered)), None)
+        return None if found is None else _CLOCKS_PER_PASS * found
 
     @property
     def workgroup_lds_bytes(self) -> int:

@@ -19,7 +19,7 @@ from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rocm_perf_lab.arch.model import InstructionDecoder
 
@@ -80,6 +80,22 @@ def generation_architecture(name: str) -> Architecture | None:
     if parsed is None:
         return None
     generation = int(parsed["major"])
+    return next((one for one in architectures().values() if generation in one.nearest_for), None)
+
+
+def architecture_of_code(generation: int, instructions: Iterable[str]) -> Architecture | None:
+    """Return the architecture of a GFX generation that alone has some of the instructions, or the generation's representative.
+
+    Args:
+        generation: 9 for gfx9 and CDNA, 10 to 12 for RDNA.
+        instructions: Disassembled instructions.
+    """
+    texts = "\n".join(text.lower() for text in instructions)
+    for one in architectures().values():
+        parsed = _NAME.fullmatch(one.name)
+        is_of_generation = parsed is not None and int(parsed["major"]) == generation
+        if is_of_generation and one.recognised_by and re.search(one.recognised_by, texts, re.MULTILINE):
+            return one
     return next((one for one in architectures().values() if generation in one.nearest_for), None)
 
 

@@ -6,6 +6,7 @@ Combines the wavefronts recorded by the timing engine with the decoded program a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +75,7 @@ def emulated_trace(
                 instructions=instructions,
                 timeline=timeline(wave.begin, instructions),
                 waits=_waits(lines[order], follower.counter_links(order)),
+                workgroup=wave.workgroup,
             )
         )
     return AttTrace(
@@ -85,6 +87,7 @@ def emulated_trace(
             gfxip=_GFXIP,
             device=device,
             emulated=True,
+            architecture=code_object.architecture,
         ),
         rows=_rows(texts, line_at, traced, _sources(code_object)),
         kernels=(KernelLabel(0, kernel.symbol, kernel.name, _CODE_OBJECT, kernel.entry_address),),
@@ -93,6 +96,11 @@ def emulated_trace(
         dispatched={_KERNEL: kernel.symbol},
         states=state_curves(traced),
     )
+
+
+def partial(trace: AttTrace) -> AttTrace:
+    """Return a trace marked as one without the later wavefronts of its compute unit."""
+    return replace(trace, provenance=replace(trace.provenance, is_partial=True))
 
 
 def _waits(lines: Integers, links: Links) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from rocm_perf_lab import __version__
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
-from rocm_perf_lab.device.emulated_thread_trace import emulated_trace
+from rocm_perf_lab.device.emulated_thread_trace import emulated_trace, partial
 from rocm_perf_lab.device.emulated_time import ClockMode, estimate_launch
 from rocm_perf_lab.device.instruction_counts import ExecutionCount
 from rocm_perf_lab.device.launch_record import launch_record
@@ -187,7 +187,8 @@ class EmulatorDevice:
         write_database(database, record)
         if att is not None:
             waves = timing.thread_trace
-            write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
+            trace = emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name)
+            write_trace(partial(trace) if timing.is_thread_trace_partial else trace, att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)

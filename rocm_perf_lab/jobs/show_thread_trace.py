@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rocm_perf_lab.analysis.thread_trace import HotSpot, LineTime, ThreadTrace
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.analysis.traced_lines import HotSpot, LineTime
     from rocm_perf_lab.analysis.traced_loops import LoopTime
 
 _LINES, _INSTRUCTIONS, _PARTS, _LOOPS = 5, 5, 6, 3

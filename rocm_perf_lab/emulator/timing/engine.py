@@ -109,6 +109,8 @@ class TimingEstimate:
     stall_cycles: NDArray[np.float64]
     idle_cycles: NDArray[np.float64]
     thread_trace: tuple[TracedWave, ...] = ()
+    is_thread_trace_partial: bool = False
+    """Whether later wavefronts of the compute unit are missing in the thread trace."""
 
 
 def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_trace: bool = False) -> TimingEstimate:
@@ -135,6 +137,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     simulated = min(per_unit, _ROUNDS_IN_DETAIL * replay.resident)
     unit = replay.settled(_spread(launch, simulated))
     waves: tuple[TracedWave, ...] = ()
+    traced = per_unit
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
         traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
@@ -165,6 +168,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
         stall_cycles=unit.stall_cycles,
         idle_cycles=unit.idle_cycles,
         thread_trace=waves,
+        is_thread_trace_partial=traced < per_unit,
     )
 
 

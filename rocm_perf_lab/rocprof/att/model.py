@@ -145,6 +145,8 @@ class Wave:
     waits: tuple[tuple[int, tuple[int, ...]], ...] = ()
     stitched: int | None = None
     """Number of instructions that the decoder located in the code; None for all."""
+    workgroup: int | None = None
+    """Identifier of its workgroup, unique among those present at a time; None if the trace has none."""
 
     @property
     def cycles(self) -> int:
@@ -180,6 +182,10 @@ class AttProvenance:
     gfxip: int | None
     device: str
     emulated: bool
+    architecture: str | None = None
+    """For example gfx942; None if no file of the trace names it."""
+    is_partial: bool = False
+    """Whether later wavefronts of the traced compute units are known to be missing."""
 
 
 @dataclass(frozen=True, eq=False)

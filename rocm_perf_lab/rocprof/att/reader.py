@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 DIRECTORY = re.compile(r"ui_output_agent_(?P<agent>\d+)_dispatch_(?P<dispatch>\d+)")
 _ENGINES, _STATES, _CLOCKS, _DATA = (re.compile(keys) for keys in (rb"\d+", rb"time|state", rb"SE\d+", rb"data"))
 """Keys of the tables in the other files."""
+_CODE_OBJECT_FILE = re.compile(r"_(gfx[0-9a-f]+)_code_object_id_\d+\.out$")
+_WORKGROUP_COLUMN = 9
+"""Column of the workgroup in occupancy rows of newer decoders."""
 _COUNTER_FILE = re.compile(r"se(\d+)_perfcounter\.json$")
 
 
@@ -57,8 +60,8 @@ class _Reader:
         code = read_code(self._directory / "code.json")
         self._notes.extend(code.notes)
         names = self._optional("filenames.json", expected=True)
-        occupancy, dispatched = self._occupancy()
-        waves = self._waves(names)
+        occupancy, dispatched, workgroups = self._occupancy()
+        waves = tuple(_with_workgroup(wave, workgroups) for wave in self._waves(names))
         if code.lacks and waves:
             code = replace(code, rows=summed(code.rows, waves, code.lacks), has_cycles=True)
             self._notes.append(f"{', '.join(code.lacks)} of the code are summed from the wave files")
@@ -108,6 +111,8 @@ class _Reader:
             gfxip=_generation(names, code),
             device=str(lab.get("device", "rocprofv3")),
             emulated=own is not None and lab.get("emulated") is not False,
+            architecture=str(lab["architecture"]) if "architecture" in lab else _architecture_beside(self._directory),
+            is_partial=lab.get("partial") is True,
         )
 
     def _waves(self, names: Mapping[str, Any]) -> tuple[Wave, ...]:
@@ -120,15 +125,18 @@ class _Reader:
             )
         return waves
 
-    def _occupancy(self) -> tuple[dict[int, Integers], dict[int, str]]:
+    def _occupancy(self) -> tuple[dict[int, Integers], dict[int, str], dict[tuple[int, ...], int]]:
+        """Return events, kernel names, and workgroups by (engine, compute unit, SIMD, slot, start)."""
         content = self._optional("occupancy.json", _ENGINES, expected=True)
         engines = {}
+        workgroups: dict[tuple[int, ...], int] = {}
         for name, events in content.items():
             if name.isdecimal() and (table := self._table("occupancy.json", events, 6)) is not None:
                 engines[int(name)] = table
+                workgroups |= _workgroups(int(name), events)
         dispatches = content.get("dispatches")
         kernels = dispatches.items() if isinstance(dispatches, dict) else ()
-        return engines, {int(number): str(name) for number, name in kernels if str(number).isdecimal()}
+        return engines, {int(number): str(name) for number, name in kernels if str(number).isdecimal()}, workgroups
 
     def _states(self) -> dict[State, StateCurve]:
         curves = {}
@@ -191,6 +199,29 @@ def _generation(names: Mapping[str, Any], code: Code) -> int | None:
         if only in mnemonics:
             return generation
     return {"vega": 9, "navi": 10}.get(str(names.get("gfxv")))
+
+
+def _workgroups(engine: int, events: Any) -> dict[tuple[int, ...], int]:
+    """Return the workgroup of each start event; empty for rows without it."""
+    found: dict[tuple[int, ...], int] = {}
+    for row in events if isinstance(events, list) else events.tolist():
+        if len(row) > _WORKGROUP_COLUMN and row[4] == 1 and isinstance(row[_WORKGROUP_COLUMN], int):
+            time, unit, simd, slot = row[:4]
+            found[engine, unit, simd, slot, time] = row[_WORKGROUP_COLUMN]
+    return found
+
+
+def _with_workgroup(wave: Wave, workgroups: Mapping[tuple[int, ...], int]) -> Wave:
+    found = workgroups.get((wave.key.engine, wave.compute_unit, wave.key.simd, wave.key.slot, wave.begin))
+    return wave if found is None else replace(wave, workgroup=found)
+
+
+def _architecture_beside(directory: Path) -> str | None:
+    """Return the architecture in the names of code objects next to a decoded directory, if they agree."""
+    names = {
+        match[1] for path in directory.parent.glob("*_code_object_id_*.out") if (match := _CODE_OBJECT_FILE.search(path.name))
+    }
+    return names.pop() if len(names) == 1 else None
 
 
 def _flat(tree: Mapping[str, Any], directory: str = "") -> dict[str, str]:

@@ -99,15 +99,37 @@ def _file_names(trace: AttTrace) -> dict[str, Any]:
         content |= {"gfxv": "vega" if source.gfxip < _FIRST_WITHOUT_VEGA else "navi", "gfxip": source.gfxip}
     if source.device != "rocprofv3":
         content[PROVENANCE_KEY] = {"device": source.device, "emulated": source.emulated}
+        if source.is_partial:
+            content[PROVENANCE_KEY]["partial"] = True
+        if source.architecture is not None:
+            content[PROVENANCE_KEY]["architecture"] = source.architecture
     return content
 
 
 def _occupancy(trace: AttTrace) -> dict[str, Any]:
     return {
-        **{str(engine): events.tolist() for engine, events in trace.occupancy.items()},
+        **{str(engine): _events(trace, engine) for engine in trace.occupancy},
         "dispatches": {str(number): name for number, name in trace.dispatched.items()},
         "version": trace.provenance.version or VERSION,
     }
+
+
+def _events(trace: AttTrace, engine: int) -> list[list[int]]:
+    """Return the rows of a shader engine; with columns of newer decoders if the wavefronts have workgroups."""
+    rows: list[list[int]] = trace.occupancy[engine].tolist()
+    starts = {
+        (wave.begin, wave.compute_unit, wave.key.simd, wave.key.slot): wave.workgroup
+        for wave in trace.waves
+        if wave.key.engine == engine and wave.workgroup is not None
+    }
+    if not starts:
+        return rows
+    ends = {
+        (wave.end, wave.compute_unit, wave.key.simd, wave.key.slot): wave.workgroup
+        for wave in trace.waves
+        if wave.key.engine == engine
+    }
+    return [[*row[:6], 1, 0, 0, (starts if row[4] else ends).get((row[0], row[1], row[2], row[3])) or 0, 0] for row in rows]
 
 
 def _curve(trace: AttTrace, state: State) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""Pace of memory accesses under load: what an access costs its compute unit, compared with an ideal access.
+
+A wavefront that stalls while it issues an access waits for the unit, so the distance of its issue from the previous one on
+the compute unit is the time that the unit needs for one access.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.analysis.intervals import served
+from rocm_perf_lab.analysis.traced_units import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.analysis.intervals import Floats
+    from rocm_perf_lab.analysis.ledger import HardwareUnit
+    from rocm_perf_lab.analysis.simd_time import WaveTimes
+    from rocm_perf_lab.analysis.traced_units import UnitTable
+    from rocm_perf_lab.rocprof.att.model import Integers
+
+_STALLED_CLOCKS = 8
+"""Shorter stalls are arbitration."""
+
+
+@dataclass(frozen=True)
+class AccessPace:
+    """Accesses that waited for their unit. All values are means over `samples`."""
+
+    samples: int
+    clocks: float
+    """From one access to the next."""
+    ideal_clocks: float
+    """The same for coalesced accesses without conflicts."""
+    access_bytes: float
+
+    @property
+    def slowdown(self) -> float:
+        """Ratio to the ideal pace."""
+        return self.clocks / self.ideal_clocks if self.ideal_clocks else 0.0
+
+    @property
+    def bytes_per_clock(self) -> float:
+        """Bytes that the wavefronts request per clock of the saturated unit."""
+        return self.access_bytes / self.clocks if self.clocks else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Accesses:
+    """Accesses of one compute unit to one unit in order of issue; all arrays have shape (n_accesses,)."""
+
+    wave: Integers
+    """Index of the wavefront."""
+    position: Integers
+    """Index of the instruction in it."""
+    rows: Integers
+    """Row number."""
+    attempted: Integers
+    issued: Integers
+    clocks: Floats
+    """Ideal service time."""
+    size: Integers
+
+    def ideal_ends(self) -> Integers:
+        """Return the time at which a unit without conflicts would have served each access."""
+        return served(self.issued, self.clocks)[1]
+
+
+def accesses(waves: Sequence[WaveTimes], table: UnitTable, unit: HardwareUnit) -> tuple[Accesses, ...]:
+    """Return the accesses of each compute unit to a unit that its SIMDs share."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, one in enumerate(waves):
+        groups[one.wave.key.engine, one.wave.compute_unit].append(number)
+    return tuple(_of_unit(waves, numbers, table, UNITS.index(unit)) for numbers in groups.values())
+
+
+def pace(units: Sequence[Accesses]) -> AccessPace | None:
+    """Return the pace of accesses that stalled, or None if none did."""
+    clocks: list[Floats] = []
+    ideal: list[Floats] = []
+    sizes: list[Integers] = []
+    for one in units:
+        if len(one.issued) < 2:
+            continue
+        is_next = (one.issued[1:] - one.attempted[1:] >= _STALLED_CLOCKS) & (
+            one.attempted[1:] - one.issued[:-1] <= _STALLED_CLOCKS
+        )
+        clocks.append(np.diff(one.issued)[is_next].astype(np.float64))
+        ideal.append(one.clocks[1:][is_next])
+        sizes.append(one.size[1:][is_next])
+    count = sum(len(part) for part in clocks)
+    if not count:
+        return None
+    means = (float(np.concatenate(parts).mean()) for parts in (clocks, ideal, sizes))
+    return AccessPace(count, *means)
+
+
+def _of_unit(waves: Sequence[WaveTimes], numbers: Sequence[int], table: UnitTable, unit: int) -> Accesses:
+    positions = [np.flatnonzero(table.unit[waves[number].rows] == unit) for number in numbers]
+    rows = np.concatenate([waves[number].rows[place] for number, place in zip(numbers, positions, strict=True)])
+    wave = np.repeat(np.array(numbers, dtype=np.int64), [len(place) for place in positions])
+    attempted = np.concatenate([waves[number].attempted[place] for number, place in zip(numbers, positions, strict=True)])
+    issued = np.concatenate([waves[number].issued[place] for number, place in zip(numbers, positions, strict=True)])
+    order = np.argsort(issued, kind="stable")
+    rows = rows[order]
+    return Accesses(
+        wave=wave[order],
+        position=np.concatenate(positions)[order],
+        rows=rows,
+        attempted=attempted[order],
+        issued=issued[order],
+        clocks=table.service_clocks[rows],
+        size=table.access_bytes[rows],
+    )

@@ -1,0 +1,280 @@
+"""Time of each traced SIMD: its units work, all of its wavefronts wait, or it has no wavefront.
+
+A wavefront waits from the end of its previous work to the issue of its next instruction, and in waits, barriers and pauses for
+their whole time. A SIMD's time is exposed while all of its wavefronts wait and its binding unit is idle. Matrix instructions
+occupy the matrix core for their passes, which is longer than their issue; waiting behind a busy matrix core is not exposed
+if the matrix cores are the binding unit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rocm_perf_lab.analysis.intervals import Integral, clipped, joined, length, served, union
+from rocm_perf_lab.analysis.ledger import HardwareUnit
+from rocm_perf_lab.analysis.traced_units import UNITS
+from rocm_perf_lab.rocprof.att.model import Category, Column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.analysis.traced_units import UnitTable
+    from rocm_perf_lab.rocprof.att.model import Integers, Wave
+
+_FIRST_WITH_EXECUTION = 10
+"""GFX generation from which the duration of an instruction includes its execution."""
+ISSUE_CLOCKS = 4
+"""A pause or wait that is not longer costs only its issue."""
+_MEMORY = (Category.SMEM, Category.VMEM, Category.FLAT, Category.LDS, Category.BVH)
+_SHARED = (HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE)
+"""Units that all SIMDs of a compute unit share."""
+
+
+class Simd(NamedTuple):
+    """Place of a SIMD."""
+
+    engine: int
+    compute_unit: int
+    simd: int
+
+
+@dataclass(frozen=True, eq=False)
+class WaveTimes:
+    """Times of one wavefront's instructions; all arrays have shape (n_executed,)."""
+
+    wave: Wave
+    rows: Integers
+    """Row numbers, see `Follower.numbered`."""
+    free: Integers
+    """End of the wavefront's earlier work."""
+    attempted: Integers
+    """First attempt to issue, or `free` if later."""
+    issued: Integers
+    """End of waiting: the issue, or the end of a wait or pause."""
+    done: Integers
+    """End of the work of the instruction for the wavefront; `issued` for waits."""
+
+    @property
+    def last(self) -> int:
+        """End of the last work."""
+        return max(int(self.done.max(initial=self.wave.begin)), self.wave.begin)
+
+
+@dataclass(frozen=True, eq=False)
+class SimdTime:
+    """Budget of one SIMD in clocks: `span` = `binding` + `beside` + `exposed` + `empty`."""
+
+    place: Simd
+    waves: tuple[WaveTimes, ...]
+    span: int
+    """From the first to the last wavefront."""
+    busy: Mapping[HardwareUnit, int]
+    binding: int
+    """The binding unit works."""
+    beside: int
+    """An instruction is issued, but the binding unit is idle."""
+    exposed: int
+    """All wavefronts wait, and the binding unit is idle."""
+    empty: int
+    """Without a wavefront."""
+    exposure: Integral
+    """Exposed time, divided by the number of wavefronts that wait."""
+    exposed_until: Integral
+    unbound: Integral
+    """Time in which the binding unit is idle."""
+
+
+@dataclass(frozen=True, eq=False)
+class SimdTimes:
+    """All traced SIMDs, and the use of the units over their whole time (0 to 1)."""
+
+    simds: tuple[SimdTime, ...]
+    use: Mapping[HardwareUnit, float]
+    binding: HardwareUnit | None
+    co_issue: float
+    """Mean number of wavefronts that issue vector instructions while any of them does."""
+
+    @property
+    def span(self) -> int:
+        """Clocks of all SIMDs."""
+        return sum(simd.span for simd in self.simds)
+
+
+def wave_times(wave: Wave, rows: Integers, is_wait: Integers, gfxip: int | None) -> WaveTimes:
+    """Return the times of a wavefront.
+
+    Args:
+        wave: Wavefront with instructions.
+        rows: Its row numbers.
+        is_wait: 1 for rows that only wait or pause: counters, barriers, s_nop, s_endpgm; by row number.
+        gfxip: GFX generation; 9 if unknown.
+    """
+    one = wave.instructions
+    time = one[:, Column.TIME].astype(np.int64)
+    end = time + one[:, Column.DURATION]
+    waits = (is_wait[rows] == 1) | (one[:, Column.CATEGORY] == Category.IMMEDIATE)
+    short = waits & (end - time <= ISSUE_CLOCKS)
+    issued = np.where(waits & ~short, end, np.where(short, time, time + one[:, Column.STALL]))
+    done = end
+    if (gfxip or 0) >= _FIRST_WITH_EXECUTION:
+        is_memory = np.isin(one[:, Column.CATEGORY], _MEMORY)
+        done = np.where(is_memory, np.minimum(end, issued + ISSUE_CLOCKS), end)
+    free = np.maximum.accumulate(np.concatenate([[wave.begin], done]))[:-1]
+    issued = np.maximum(issued, np.minimum(free, end))
+    free = np.minimum(free, issued)
+    return WaveTimes(wave, rows, free, np.clip(time, free, issued), issued, np.maximum(done, issued))
+
+
+def simd_times(waves: Sequence[WaveTimes], table: UnitTable, *, is_partial: bool = False) -> SimdTimes:
+    """Return the time of every SIMD with traced wavefronts.
+
+    Args:
+        waves: Wavefronts with instructions.
+        table: Units by row number.
+        is_partial: Whether later wavefronts are missing: the time counts until one of them could have started.
+    """
+    groups: dict[Simd, list[WaveTimes]] = defaultdict(list)
+    for one in waves:
+        groups[Simd(one.wave.key.engine, one.wave.compute_unit, one.wave.key.simd)].append(one)
+    shared = _shared_units(waves, table)
+    found = {place: _unit_intervals(group, table) for place, group in groups.items()}
+    until = _first_missing(waves) if is_partial else {}
+    spans = {place: _span(group, until.get(place[:2])) for place, group in groups.items()}
+    total = sum(end - begin for begin, end in spans.values())
+    busy = {
+        place: {unit: length(clipped(found[place].busy[number], *spans[place])) for number, unit in enumerate(UNITS)}
+        for place in groups
+    }
+    for place in groups:
+        for unit in _SHARED:
+            busy[place][unit] = length(clipped(shared[unit, place[:2]], *spans[place]))
+    use = {unit: min(1.0, sum(one[unit] for one in busy.values()) / total) if total else 0.0 for unit in UNITS}
+    binding = max(UNITS, key=lambda unit: use[unit]) if any(use.values()) else None
+    simds = []
+    for place, group in sorted(groups.items()):
+        mine = _binding_intervals(binding, place, found[place].busy, shared)
+        simds.append(_simd(place, group, spans[place], (found[place].work, clipped(mine, *spans[place])), busy[place]))
+    valu = sum(one.vector_clocks for one in found.values())
+    covered = sum(length(one.busy[UNITS.index(HardwareUnit.VALU)]) for one in found.values())
+    return SimdTimes(tuple(simds), use, binding, valu / covered if covered else 0.0)
+
+
+def _span(waves: Sequence[WaveTimes], until: int | None) -> tuple[int, int]:
+    begin, end = min(one.wave.begin for one in waves), max(one.wave.end for one in waves)
+    return begin, end if until is None else min(max(until, begin + 1), end)
+
+
+def _first_missing(waves: Sequence[WaveTimes]) -> dict[tuple[int, int], int]:
+    """Return when, on each compute unit, a wavefront that is not in the trace may have started: a slot is free again."""
+    groups: dict[tuple[int, int], list[Wave]] = defaultdict(list)
+    for one in waves:
+        groups[one.wave.key.engine, one.wave.compute_unit].append(one.wave)
+    found = {}
+    for place, group in groups.items():
+        last = max(wave.begin for wave in group)
+        found[place] = min((wave.end for wave in group if wave.end > last), default=last)
+    return found
+
+
+class _UnitIntervals(NamedTuple):
+    busy: tuple[tuple[Integers, Integers], ...]
+    """By index in UNITS; of shared units only the issue."""
+    work: tuple[Integers, Integers]
+    """Any instruction issues."""
+    vector_clocks: int
+
+
+def _unit_intervals(waves: Sequence[WaveTimes], table: UnitTable) -> _UnitIntervals:
+    parts: list[list[tuple[Integers, Integers]]] = [[] for _ in UNITS]
+    work = []
+    vector = 0
+    for one in waves:
+        unit = table.unit[one.rows]
+        for number in range(len(UNITS)):
+            picked = unit == number
+            starts, ends = one.issued[picked], one.done[picked]
+            if UNITS[number] is HardwareUnit.MATRIX:
+                clocks = table.matrix_clocks[one.rows[picked]]
+                ends = np.where(clocks > 0, starts + clocks, ends)
+            elif UNITS[number] is HardwareUnit.VALU:
+                vector += int((ends - starts).sum())
+            if len(starts):
+                parts[number].append(union(starts, ends))
+        work.append(union(one.issued, one.done))
+    return _UnitIntervals(tuple(joined(part) for part in parts), joined(work), vector)
+
+
+def _shared_units(
+    waves: Sequence[WaveTimes], table: UnitTable
+) -> dict[tuple[HardwareUnit, tuple[int, int]], tuple[Integers, Integers]]:
+    """Return when the shared units of each compute unit would work if every access were coalesced and free of conflicts."""
+    groups: dict[tuple[int, int], list[WaveTimes]] = defaultdict(list)
+    for one in waves:
+        groups[one.wave.key.engine, one.wave.compute_unit].append(one)
+    found = {}
+    for place, group in groups.items():
+        for unit in _SHARED:
+            picked = [table.unit[one.rows] == UNITS.index(unit) for one in group]
+            times = np.concatenate([one.issued[pick] for one, pick in zip(group, picked, strict=True)])
+            clocks = np.concatenate([table.service_clocks[one.rows[pick]] for one, pick in zip(group, picked, strict=True)])
+            order = np.argsort(times, kind="stable")
+            found[unit, place] = union(*served(times[order], clocks[order]))
+    return found
+
+
+def _binding_intervals(
+    binding: HardwareUnit | None,
+    place: Simd,
+    busy: Sequence[tuple[Integers, Integers]],
+    shared: Mapping[tuple[HardwareUnit, tuple[int, int]], tuple[Integers, Integers]],
+) -> tuple[Integers, Integers]:
+    if binding is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return shared[binding, place[:2]] if binding in _SHARED else busy[UNITS.index(binding)]
+
+
+def _simd(
+    place: Simd,
+    waves: Sequence[WaveTimes],
+    span: tuple[int, int],
+    intervals: tuple[tuple[Integers, Integers], tuple[Integers, Integers]],
+    busy: Mapping[HardwareUnit, int],
+) -> SimdTime:
+    """Return the budget of a SIMD from when any instruction issues and the binding unit works."""
+    work, binding = intervals
+    begin, end = span
+    begins = np.sort(np.array([one.wave.begin for one in waves], dtype=np.int64))
+    ends = np.sort(np.array([one.wave.end for one in waves], dtype=np.int64))
+    covered = clipped(joined([work, binding]), begin, end)
+    times = np.unique(np.clip(np.concatenate([*covered, begins, ends, span]), begin, end))
+    place_before = np.searchsorted(covered[0], times, side="right") - 1
+    inside = np.zeros(len(times), np.bool_)
+    if len(covered[0]):
+        inside = (place_before >= 0) & (times < covered[1][np.maximum(place_before, 0)])
+    present = np.searchsorted(begins, times, side="right") - np.searchsorted(ends, times, side="right")
+    waiting = ~inside & (present > 0)
+    lengths = np.diff(times)
+    exposed = int(lengths[waiting[:-1]].sum())
+    empty = int(lengths[(~inside & (present <= 0))[:-1]].sum())
+    unbound = Integral(np.array([begin, end], np.float64), np.array([0.0, end - begin]))
+    if len(binding[0]):
+        bound = Integral.of_intervals(binding)
+        points = np.unique(np.concatenate([bound.times, [begin, end]]))
+        unbound = Integral(points, points - begin - bound.at(points))
+    return SimdTime(
+        place=place,
+        waves=tuple(waves),
+        span=end - begin,
+        busy=busy,
+        binding=length(binding),
+        beside=length(covered) - length(binding),
+        exposed=exposed,
+        empty=empty,
+        exposure=Integral.of_steps(times, np.where(waiting, 1.0 / np.maximum(present, 1), 0.0)),
+        exposed_until=Integral.of_steps(times, waiting.astype(np.float64)),
+        unbound=unbound,
+    )

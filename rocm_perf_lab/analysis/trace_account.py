@@ -1,0 +1,266 @@
+"""Account of a thread trace for the ledger of lost time.
+
+The trace covers the wavefronts of a few compute units. Its shares are of the time of their SIMDs; if the duration of the kernel
+and the clock are known, they are scaled to the kernel's duration.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, HardwareUnit, Source, TimePart, UnitUse
+from rocm_perf_lab.analysis.traced_lines import place_of
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.analysis.trace_budget import LostTime, TraceBudget
+    from rocm_perf_lab.profiling.profile import Profile
+
+_SMALLEST = 0.005
+_COMPLETE = 0.7
+"""Share of a SIMD's part of the launch from which the trace is complete; workgroups are not distributed evenly."""
+_LONG_PROLOGUE = 0.3
+_VARIED = 0.5
+_MANY_WAVES = 8
+_BANDWIDTH_SUSPECTED = 0.5
+_NANOSECONDS = 1e9
+_MEMORY_MISSING = (
+    "the bytes that the kernel moved: the trace sees latencies, not bandwidth; collect FETCH_SIZE and WRITE_SIZE "
+    "(rocprofv3 --pmc FETCH_SIZE WRITE_SIZE)"
+)
+_CONFIDENCE = {
+    Cause.MEMORY_LATENCY: 0.85,
+    Cause.MEMORY_BACKPRESSURE: 0.75,
+    Cause.UNCOALESCED_ACCESS: 0.75,
+    Cause.LDS_BANK_CONFLICTS: 0.8,
+    Cause.INSTRUCTION_CACHE: 0.7,
+    Cause.DEPENDENCY: 0.75,
+    Cause.INSTRUCTION_OVERHEAD: 0.7,
+    Cause.LAUNCH_OVERHEAD: 0.6,
+}
+_USUAL_CONFIDENCE = 0.8
+
+
+def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account:
+    """Return the account of a thread trace.
+
+    Args:
+        trace: Analysed trace.
+        profile: Profile of the same kernel, for its duration and the memory bandwidth of its GPU; None if unknown.
+    """
+    budget = trace.budget
+    if budget is None:
+        missing = "wavefronts in detail: choose another --att-target-cu or more shader engines, or launch more workgroups"
+        return Account(Source.THREAD_TRACE, missing=(missing,), notes=trace.limits)
+    covered = _covered(trace, budget, profile)
+    bandwidth = _bandwidth_share(trace, budget, profile)
+    reliable = _representative(trace)
+    losses = tuple(
+        part
+        for lost in budget.lost
+        if lost.share * covered >= _SMALLEST
+        for part in _parts(trace, lost, covered, reliable, bandwidth)
+    )
+    units = tuple(
+        UnitUse(unit, share * covered, _evidence(_unit_text(unit, share, budget)), reliable=_is_reliable(unit, budget))
+        for unit, share in budget.use.items()
+        if share >= _SMALLEST
+    )
+    waits_for_memory = any(part.cause in (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE) for part in losses)
+    return Account(
+        source=Source.THREAD_TRACE,
+        losses=losses,
+        units=units,
+        missing=(_MEMORY_MISSING,) if waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED) else (),
+        notes=_notes(trace, budget),
+    )
+
+
+def _evidence(text: str) -> Evidence:
+    return Evidence(Source.THREAD_TRACE, text)
+
+
+def _covered(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> float:
+    """Return the share of the kernel's duration in which the traced SIMDs had wavefronts.
+
+    It is 1 if the duration is unknown or the trace has only a part of the wavefronts of its SIMDs.
+    """
+    if profile is None or not profile.durations_ns or not _is_complete(trace, budget, profile):
+        return 1.0
+    clock = trace.shader_clock_hz or profile.target.max_clock_mhz * 1e6
+    mean = budget.span / len(budget.simds) / clock * _NANOSECONDS
+    duration = statistics.median(profile.durations_ns)
+    return min(1.0, mean / duration) if duration > 0 else 1.0
+
+
+def _is_complete(trace: ThreadTrace, budget: TraceBudget, profile: Profile) -> bool:
+    launched = trace.coverage.launched_waves
+    if not launched:
+        return False
+    target = profile.target
+    simds = target.compute_units * target.simds_per_cu
+    return trace.coverage.waves >= _COMPLETE * launched * len(budget.simds) / simds
+
+
+def _bandwidth_share(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> float | None:
+    """Return the requested bytes relative to a compute unit's share of the memory bandwidth; None if that is unknown."""
+    if profile is None:
+        return None
+    peak = profile.target.peaks.dram_gb_per_s
+    clock = trace.shader_clock_hz or profile.target.max_clock_mhz * 1e6
+    if not peak or not clock:
+        return None
+    return budget.requested_bytes_per_clock / (peak * 1e9 / profile.target.compute_units / clock)
+
+
+def _representative(trace: ThreadTrace) -> float:
+    """Return how likely the traced wavefronts stand for all of them."""
+    coverage = trace.coverage
+    share = coverage.traced_share
+    if share is not None and share >= _VARIED:
+        return 1.0
+    factor = 1.0 if coverage.waves >= _MANY_WAVES else 0.9
+    return factor * (0.85 if coverage.variation > _VARIED else 0.95)
+
+
+def _parts(trace: ThreadTrace, lost: LostTime, covered: float, reliable: float, bandwidth: float | None) -> list[TimePart]:
+    """Return one part per location that has a share worth stating, and one for the rest."""
+    confidence = _CONFIDENCE.get(lost.cause, _USUAL_CONFIDENCE) * reliable
+    if lost.cause is Cause.MEMORY_LATENCY and bandwidth is not None and bandwidth >= _BANDWIDTH_SUSPECTED:
+        confidence *= 0.6
+    places = _by_location(lost)
+    named = [(place, share) for place, share in places.items() if share * covered >= _SMALLEST]
+    rest = lost.share - sum(share for _, share in named)
+    parts = [(place, share) for place, share in [*named, (None, rest)] if share * covered >= _SMALLEST or not named]
+    texts = tuple(_evidence(text) for text in _texts(trace, lost, bandwidth))
+    parts = parts or [(None, lost.share)]
+    scale = lost.gain / lost.share if lost.share else 1.0
+    return [
+        TimePart(
+            cause=lost.cause,
+            share=share * covered,
+            gain=min(1.0, share * scale * covered),
+            confidence=confidence,
+            evidence=texts if number == 0 else (),
+            suggestion=_suggestion(trace, lost) if number == 0 else None,
+            location=place,
+        )
+        for number, (place, share) in enumerate(parts)
+    ]
+
+
+def _by_location(lost: LostTime) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for place in lost.places:
+        if place.row is not None:
+            where = place_of(place.row)
+            shares[where] = shares.get(where, 0.0) + place.share
+    return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[str]:
+    budget = trace.budget
+    assert budget is not None
+    kind = "emulated" if trace.emulated else "traced"
+    instruction = f", most of it at {lost.places[0].row.text.split(',')[0]}" if lost.places and lost.places[0].row else ""
+    texts = [f"{lost.share:.0%} of the {kind} SIMD time {_WHAT[lost.cause]}{instruction}"]
+    if lost.cause is Cause.MEMORY_LATENCY:
+        if (found := trace.memory_latency.get("vmem")) is not None:
+            texts.append(f"a load takes {found.median:,.0f} clocks (90 % below {found.p90:,.0f}, {found.samples:,} waits)")
+        texts.append(_bandwidth_text(budget, bandwidth))
+    elif lost.cause in (Cause.MEMORY_BACKPRESSURE, Cause.UNCOALESCED_ACCESS) and (pace := budget.vector_pace) is not None:
+        texts.append(
+            f"a stalled access of {pace.access_bytes:,.0f} bytes takes {pace.clocks:,.0f} clocks, a coalesced one at least"
+            f" {pace.ideal_clocks:,.0f}"
+        )
+    elif lost.cause in (Cause.LDS_LATENCY, Cause.LDS_BANK_CONFLICTS):
+        if (pace := budget.lds_pace) is not None:
+            texts.append(f"a stalled LDS access takes {pace.clocks:,.0f} clocks, without conflicts {pace.ideal_clocks:,.0f}")
+        if budget.lds_excess:
+            texts.append(f"{budget.lds_excess:.0%} of the waits for LDS exceed the time of accesses without conflicts")
+    elif lost.cause is Cause.BARRIER_IMBALANCE and budget.barriers:
+        texts.append(
+            f"the last wavefront arrives {budget.barrier_late_clocks:,.0f} clocks after the first one"
+            f" (mean of {budget.barriers:,} barriers)"
+        )
+    elif lost.cause is Cause.LAUNCH_OVERHEAD and trace.gaps is not None and trace.gaps.gaps:
+        texts.append(
+            f"a slot is empty for {trace.gaps.median:,.0f} clocks between two wavefronts (median of {trace.gaps.gaps:,})"
+        )
+    return texts
+
+
+_WHAT = {
+    Cause.LAUNCH_OVERHEAD: "passes before the first instruction of wavefronts, after their last one, or without wavefronts",
+    Cause.TAIL: "passes without a wavefront, while others of its workgroup still run",
+    Cause.MEMORY_LATENCY: "every wavefront waits, for vector memory loads",
+    Cause.UNCOALESCED_ACCESS: "every wavefront waits, for uncoalesced vector memory accesses",
+    Cause.MEMORY_BACKPRESSURE: "every wavefront waits, to issue vector memory instructions",
+    Cause.ATOMIC_CONTENTION: "every wavefront waits, for atomics",
+    Cause.STORE_DRAIN: "every wavefront waits, for stores to complete",
+    Cause.REGISTER_SPILLS: "every wavefront waits, for scratch memory",
+    Cause.LDS_BANK_CONFLICTS: "every wavefront waits, for LDS accesses that take longer than conflict-free ones",
+    Cause.LDS_LATENCY: "every wavefront waits, for LDS",
+    Cause.BARRIER_IMBALANCE: "every wavefront waits, at barriers for the last wavefront",
+    Cause.INSTRUCTION_OVERHEAD: "instructions issue while the busiest unit is idle",
+    Cause.DEPENDENCY: "every wavefront waits, for results of its own instructions",
+    Cause.SCALAR_LATENCY: "every wavefront waits, for scalar loads",
+    Cause.INSTRUCTION_CACHE: "every wavefront waits, for code",
+}
+
+
+def _bandwidth_text(budget: TraceBudget, bandwidth: float | None) -> str:
+    text = f"the compute unit requests {budget.requested_bytes_per_clock:,.1f} bytes per clock"
+    return text if bandwidth is None else f"{text}, {bandwidth:.0%} of its share of the memory bandwidth"
+
+
+def _suggestion(trace: ThreadTrace, lost: LostTime) -> str | None:
+    """Return advice that the trace alone supports; None for the general advice of the cause."""
+    phases = trace.phases
+    if lost.cause not in (Cause.MEMORY_LATENCY, Cause.SCALAR_LATENCY, Cause.INSTRUCTION_CACHE) or phases is None:
+        return None
+    if not trace.loops or phases.prologue < _LONG_PROLOGUE:
+        return None
+    return (
+        f"{phases.prologue:.0%} of a wavefront's time is before its first loop: let each wavefront process more data, or load the"
+        " first data and the arguments together"
+    )
+
+
+def _unit_text(unit: HardwareUnit, share: float, budget: TraceBudget) -> str:
+    texts = {
+        HardwareUnit.MATRIX: "the matrix core is busy",
+        HardwareUnit.VALU: "vector instructions issue",
+        HardwareUnit.SALU: "scalar instructions issue",
+        HardwareUnit.LDS: "the LDS would be busy with conflict-free accesses",
+        HardwareUnit.VMEM_ISSUE: "the address pipe would be busy with coalesced accesses",
+    }
+    co_issue = f" ({budget.co_issue:.2f} wavefronts at a time)" if unit is HardwareUnit.VALU and budget.co_issue else ""
+    return f"{texts[unit]} in {share:.0%} of the SIMD time{co_issue}"
+
+
+def _is_reliable(unit: HardwareUnit, budget: TraceBudget) -> bool:
+    return unit is not HardwareUnit.MATRIX or budget.knows_matrix_rates
+
+
+def _notes(trace: ThreadTrace, budget: TraceBudget) -> tuple[str, ...]:
+    coverage = trace.coverage
+    share = coverage.traced_share
+    of = f" ({share:.1%} of the launch)" if share is not None else ""
+    notes = [
+        f"the trace covers {coverage.waves:,} wavefronts{of} on {coverage.compute_units} compute unit(s) of"
+        f" {coverage.engines} shader engine(s)"
+    ]
+    if coverage.variation > _VARIED:
+        notes.append(f"lifetimes of the traced wavefronts vary by {coverage.variation:.0%}: others may differ")
+    if not trace.emulated:
+        notes.append("whether the traced launch was the first one of its kernel (cold caches) cannot be seen in the trace")
+    if trace.phases is not None and trace.loops and trace.phases.prologue >= _LONG_PROLOGUE:
+        notes.append(
+            f"{trace.phases.prologue:.0%} of a wavefront's time is before its first loop, {trace.phases.loops:.0%} in loops,"
+            f" {trace.phases.epilogue:.0%} behind them"
+        )
+    if not budget.knows_matrix_rates:
+        notes.append("the rates of the matrix instructions are unknown: their issue time counts as busy")
+    return tuple(notes)
