@@ -18,7 +18,6 @@ import yaml
 
 from benchmarks.bottleneck_cases import SUITES
 from benchmarks.figures import Publisher
-from rocm_perf_lab.analysis.bottleneck import gather_evidence
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.bottleneck_cases import Case
-    from rocm_perf_lab.analysis.bottleneck import RuleEvidence
 
 _ROLES = {
     "labelled": "labelled: used to write the rules",
@@ -52,7 +50,6 @@ class Outcome:
     confidence: float
     reason: str
     others: tuple[str, ...]
-    evidence: RuleEvidence
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -108,8 +105,7 @@ def classify_all(cases: Sequence[Case]) -> Iterator[Outcome]:
             profile = build_profile(passes.trace, target=target, resources=kernel, symbol=kernel.symbol)
             diagnosis = diagnose(profile, passes.trace, deterministic=True)
         found = diagnosis.bottleneck
-        evidence = gather_evidence(profile, diagnosis.roofline, diagnosis.metrics, diagnosis.stability.median_ns)
-        yield Outcome(case, found.name, found.confidence, found.reasons[0] if found.reasons else "", found.others, evidence)
+        yield Outcome(case, found.name, found.confidence, found.reasons[0] if found.reasons else "", found.others)
 
 
 def _print_markdown(outcomes: list[Outcome]) -> None:

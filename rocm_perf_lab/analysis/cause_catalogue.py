@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.analysis.ledger import Cause  # noqa: TC001  (a field of a model)
+from rocm_perf_lab.analysis.ledger import Cause
 from rocm_perf_lab.core.resources import load_yaml
-from rocm_perf_lab.target.peaks import MemoryLevel  # noqa: TC001  (a field of a model)
+from rocm_perf_lab.target.peaks import MemoryLevel
 
+BottleneckClass = Literal[
+    "memory_bandwidth_bound", "compute_bound", "latency_bound", "under_occupied", "launch_bound", "lds_bank_conflicts",
+    "divergence_limited", "unknown",
+]  # fmt: skip
 _FILE = Path(__file__).with_name("causes.yaml")
 
 
 class CauseText(BaseModel):
-    """Title and general suggestion of a cause."""
+    """Title, bottleneck class and general suggestion of a cause."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     title: str
+    bottleneck: BottleneckClass
     suggestion: str
 
 

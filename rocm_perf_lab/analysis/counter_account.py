@@ -1,8 +1,8 @@
 """Account of hardware counters: pressure on the units, wasted work, exposed waiting and idle compute units.
 
-The time of a dispatch is divided in order: its launch, compute units without work, the busy time of the most loaded unit, and the
-rest, in which wavefronts wait. Useful busy time is the roof, wasted busy time is a loss of its cause. Waiting beside a busy unit is
-hidden and is no loss.
+The time of a dispatch is divided in order: its launch, compute units without work, the busy time of the most loaded unit, and
+the rest, in which wavefronts wait. Useful busy time is the roof, wasted busy time is a loss of its cause. Waiting beside a busy
+unit is hidden and is no loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.analysis.counted import CountedEvents
 from rocm_perf_lab.analysis.counted_clocks import counter_clock
 from rocm_perf_lab.analysis.launch_account import LaunchShape, launch_rate_share
-from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Source, TimePart, UnitUse
+from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Reassignment, Source, TimePart, UnitUse
 from rocm_perf_lab.analysis.missing_counters import missing_counters
 from rocm_perf_lab.analysis.unit_pressure import CountedKernel, unit_pressures
 from rocm_perf_lab.analysis.wave_states import WaveStates, wave_states
@@ -20,6 +20,7 @@ from rocm_perf_lab.analysis.wave_states import WaveStates, wave_states
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rocm_perf_lab.analysis.executed_code import ExecutedCode
     from rocm_perf_lab.analysis.unit_pressure import Pressure
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.metrics import MetricValue
@@ -29,7 +30,12 @@ _LEAST_SHARE = 0.005
 _SCATTERED_LOOKUPS = 20.0
 """L1 lookups of a vector memory instruction that coalesced lanes cannot need (16, and a margin)."""
 _ATOMIC_SHARE = 0.001
-_FEW_WAVES = 0.5
+_FEW_WAVES = 0.45
+_LOADED = 0.2
+"""Share of the lifetime with vector memory in flight from which its pipe may refuse instructions."""
+_FAST_LAUNCHES = 0.3
+"""Share of the time spent on starting workgroups that explains empty slots."""
+_CONFLICTED = 0.1
 
 
 def counter_account(
@@ -38,7 +44,7 @@ def counter_account(
     duration_ns: float | None,
     *,
     peaks: MeasuredPeaks | None = None,
-    lane_bytes: float | None = None,
+    code: ExecutedCode | None = None,
 ) -> Account:
     """Return the account of the counters of a profile.
 
@@ -47,27 +53,30 @@ def counter_account(
         metrics: Counter metrics of the kernel.
         duration_ns: Duration of a dispatch; None if unknown.
         peaks: Measured peaks of the GPU.
-        lane_bytes: Mean bytes per lane of the executed vector memory instructions, if known.
+        code: Executed instructions of the kernel, if known.
     """
     counted = CountedEvents.of(profile)
     if not counted:
         return Account(Source.COUNTERS, missing=missing_counters(profile, counted))
     shape = LaunchShape.of(profile)
     clock = counter_clock(counted, profile.target, shape, duration_ns)
-    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, lane_bytes)
+    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, code)
     pressures = unit_pressures(kernel)
     idle = tuple(_idle(kernel, shape, duration_ns))
     states = wave_states(counted, profile.target)
     launching = launch_rate_share(shape, profile.target, clock.clocks, clock.active)
-    wasted = tuple(_wasted(pressures, launching, shape))
-    busy = max([pressure.busy for pressure in pressures if pressure.reliable], default=0.0)
-    busy = max(busy, launching)
-    free = max(0.0, clock.active - sum(part.share or 0.0 for part in idle if part.cause != Cause.LAUNCH_OVERHEAD) - busy)
-    waits = tuple(_waits(kernel, states, free, profile)) if states else ()
+    busy = max([launching, *(pressure.busy for pressure in pressures if pressure.reliable)])
+    working = clock.active - sum(part.share or 0.0 for part in idle if part.cause != Cause.LAUNCH_OVERHEAD)
+    binding = min(1.0, busy / working) if working > 0 else 0.0
+    wasted = tuple(_wasted(pressures, launching, binding, shape))
+    roof = max((pressure.useful for pressure in pressures if pressure.reliable), default=0.0)
+    free = max(0.0, working - roof - sum(part.share or 0.0 for part in wasted))
+    waits = tuple(_waits(kernel, states, free, profile, launching)) if states else ()
     return Account(
         source=Source.COUNTERS,
         losses=(*idle, *wasted, *waits),
         units=tuple(_use(pressure) for pressure in pressures),
+        reassigned=tuple(_scattered_stores(kernel)),
         missing=missing_counters(profile, counted),
         notes=(clock.doubt,) if clock.doubt else (),
     )
@@ -101,18 +110,19 @@ def _idle(kernel: CountedKernel, shape: LaunchShape, duration_ns: float | None) 
         yield _part(Cause.TAIL, empty - small, 0.7, text)
 
 
-def _wasted(pressures: Sequence[Pressure], launching: float, shape: LaunchShape) -> Iterator[TimePart]:
+def _wasted(pressures: Sequence[Pressure], launching: float, binding: float, shape: LaunchShape) -> Iterator[TimePart]:
     """Yield what wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
 
-    Only the most loaded unit bounds the time: waste on others is hidden behind it. Removing the waste can still gain all of it if
-    the units do not overlap perfectly, which is the upper bound.
+    Only the most loaded unit bounds the time: waste on others is hidden behind it. Waste on a unit that is far from its limit
+    (`binding`, 0 to 1) is partly hidden behind waiting. Removing the waste can still gain all of it if nothing overlaps, which is
+    the upper bound.
     """
     reliable = [pressure for pressure in pressures if pressure.reliable]
     roof = max((pressure.useful for pressure in reliable), default=0.0)
     queue = sorted(reliable, key=lambda pressure: -pressure.busy)
     floor = {id(one): max([roof, *(other.busy for other in queue[number + 1 :])]) for number, one in enumerate(queue)}
     for one in queue:
-        bounding = max(0.0, one.busy - max(floor[id(one)], launching))
+        bounding = binding * max(0.0, one.busy - max(floor[id(one)], launching))
         whole = sum(waste.share for waste in one.waste)
         for waste in one.waste:
             share = bounding * waste.share / whole
@@ -124,7 +134,7 @@ def _wasted(pressures: Sequence[Pressure], launching: float, shape: LaunchShape)
         yield _part(Cause.LAUNCH_OVERHEAD, above, 0.6, text)
 
 
-def _waits(kernel: CountedKernel, states: WaveStates, free: float, profile: Profile) -> Iterator[TimePart]:
+def _waits(kernel: CountedKernel, states: WaveStates, free: float, profile: Profile, launching: float) -> Iterator[TimePart]:
     """Divide the time in which no unit is near its roof by the states of the wavefronts."""
     issue_cause = _issue_cause(kernel)
     shares = {
@@ -136,18 +146,25 @@ def _waits(kernel: CountedKernel, states: WaveStates, free: float, profile: Prof
         Cause.STORE_DRAIN: states.drain,
         Cause.DEPENDENCY: states.dependency + states.active,
     }
+    refused = states.issue if states.memory_in_flight >= _LOADED else 0.0
     if issue_cause is not None:
-        shares[issue_cause] = states.issue
-    atomic = _atomic_part(kernel, states, profile)
-    if atomic is not None:
-        missing, text = atomic
-        yield _part(Cause.ATOMIC_CONTENTION, free * missing, 0.7, text)
-        free *= 1 - missing
-        if kernel.metric("atomic_share") and states.memory:
-            part = _atomic_instructions(kernel)
-            shares[Cause.ATOMIC_CONTENTION] = shares[Cause.MEMORY_LATENCY] * part
-            shares[Cause.MEMORY_LATENCY] *= 1 - part
-    whole = sum(shares.values())
+        shares[issue_cause] = refused
+    lds = Cause.LDS_BANK_CONFLICTS if _has_conflicts(kernel) else Cause.LDS_LATENCY
+    shares[lds] = shares.get(lds, 0.0) + states.lds_issue
+    missing = _missing_waves(kernel, profile)
+    atomics = _atomic_instructions(kernel)
+    if missing >= _FEW_WAVES:
+        text = f"{missing:.0%} of the wavefront slots that the launch could fill are empty on average"
+        if atomics >= _ATOMIC_SHARE:
+            text = f"{atomics:.0%} of the vector memory instructions are atomics, and {text}"
+            yield _part(Cause.ATOMIC_CONTENTION, free * missing, 0.7, text)
+            free *= 1 - missing
+        elif launching < _FAST_LAUNCHES:
+            yield _part(Cause.TAIL, free * missing, 0.5, f"{text}: workgroups end at different times")
+            free *= 1 - missing
+    shares[Cause.ATOMIC_CONTENTION] = shares[Cause.MEMORY_LATENCY] * atomics
+    shares[Cause.MEMORY_LATENCY] *= 1 - atomics
+    whole = sum(shares.values()) + states.issue - (refused if issue_cause is not None else 0.0)
     if not whole or free < _LEAST_SHARE:
         return
     sure = 0.65 if states.has_levels else 0.45
@@ -183,6 +200,16 @@ def _issue_cause(kernel: CountedKernel) -> Cause | None:
     return Cause.UNCOALESCED_ACCESS if scattered else Cause.MEMORY_BACKPRESSURE
 
 
+def _scattered_stores(kernel: CountedKernel) -> Iterator[Reassignment]:
+    """Yield the share of the waiting for stores that coalesced stores would not have."""
+    stores, requests = kernel.counted.events("SQ_INSTS_VMEM_WR"), kernel.counted.events("TCP_TCC_WRITE_REQ_sum")
+    if stores and requests and requests / stores > _SCATTERED_LOOKUPS:
+        each = requests / stores
+        text = f"a store instruction makes {each:.1f} requests to L2; coalesced lanes need 16 at most"
+        evidence = Evidence(Source.COUNTERS, text)
+        yield Reassignment(Cause.UNCOALESCED_ACCESS, 1 - 16 / each, (Cause.STORE_DRAIN, Cause.MEMORY_BACKPRESSURE), evidence)
+
+
 def _atomic_instructions(kernel: CountedKernel) -> float:
     """Return atomics of global memory relative to all vector memory instructions."""
     atomics = kernel.counted.total("TA_FLAT_ATOMIC_WAVEFRONTS_sum", "TA_BUFFER_ATOMIC_WAVEFRONTS_sum")
@@ -190,15 +217,15 @@ def _atomic_instructions(kernel: CountedKernel) -> float:
     return min(1.0, atomics[0] / accesses) if atomics and accesses else 0.0
 
 
-def _atomic_part(kernel: CountedKernel, states: WaveStates, profile: Profile) -> tuple[float, str] | None:
-    """Return the share of missing wavefronts if the kernel has atomics: those that serialise keep the device waiting."""
-    atomics = _atomic_instructions(kernel)
-    share, held = kernel.metric("atomic_share"), kernel.metric("achieved_occupancy")
-    if not atomics or (share is not None and share < _ATOMIC_SHARE):
-        return None
+def _has_conflicts(kernel: CountedKernel) -> bool:
+    share = kernel.metric("lds_conflict_share")
+    return share is not None and share >= _CONFLICTED
+
+
+def _missing_waves(kernel: CountedKernel, profile: Profile) -> float:
+    """Return the share of the wavefront slots that the launch could fill, but that are empty on average."""
+    held = kernel.metric("achieved_occupancy")
     shape = LaunchShape.of(profile)
     expected = shape.resident_waves(profile.occupancy.waves_per_simd) / profile.occupancy.max_waves_per_simd
     expected *= 1 - shape.idle_units
-    missing = 0.0 if held is None or not expected else max(0.0, 1 - held / expected)
-    text = f"{atomics:.0%} of the vector memory instructions are atomics, and {missing:.0%} of the wavefront slots stay empty"
-    return (missing if missing >= _FEW_WAVES else 0.0), text
+    return 0.0 if held is None or not expected else max(0.0, 1 - held / expected)

@@ -18,6 +18,7 @@ from rocm_perf_lab.analysis.documents import (
     PlacedKernel,
     RooflineDocument,
 )
+from rocm_perf_lab.analysis.ledger_document import ledger_part
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.profiling.documents import (
     CounterCertificatePart,
@@ -299,6 +300,7 @@ def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
         att=att_features(traced) if traced else None,
         att_reason=threads.reason if isinstance(threads, Unavailable) else None,
         thread_trace=thread_trace_part(traced) if traced else None,
+        ledger=ledger_part(diagnosis.ledger),
         headroom=_headroom(diagnosis),
         recommendations=found.recommendations,
     )

@@ -1,14 +1,15 @@
-"""All analyses of one profiled kernel: stability, roofline, critical path, bottleneck, headroom and thread trace."""
+"""All analyses of one profiled kernel: stability, roofline, critical path, thread trace, ledger, bottleneck and headroom."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evidence
+from rocm_perf_lab.analysis.bottleneck import Bottleneck, bottleneck_of
 from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.dependencies import symbol_of_kernels
+from rocm_perf_lab.analysis.kernel_ledger import kernel_ledger
 from rocm_perf_lab.analysis.roofline import Headroom, Roofline, Unavailable, evaluate_metrics, headroom, roofline
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
 from rocm_perf_lab.statistics.stability import Stability, stability
@@ -16,10 +17,12 @@ from rocm_perf_lab.statistics.stability import Stability, stability
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocm_perf_lab.analysis.ledger import Ledger
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.peaks import MeasuredPeaks
 
@@ -44,6 +47,7 @@ class Diagnosis:
     critical_shares: Mapping[str, float]
     timeline: Timeline
     what_if: Mapping[tuple[str, float], WhatIf]
+    ledger: Ledger
     bottleneck: Bottleneck
     headroom: Headroom | None
     thread_trace: ThreadTrace | Unavailable
@@ -56,6 +60,7 @@ def diagnose(
     deterministic: bool,
     att: AttTrace | str | None = None,
     measured: MeasuredPeaks | None = None,
+    samples: PcSampling | None = None,
 ) -> Diagnosis:
     """Run every analysis.
 
@@ -65,6 +70,7 @@ def diagnose(
         deterministic: True if the device repeats a dispatch in exactly the same time.
         att: Thread trace of the kernel, or the reason why it is missing.
         measured: Measured peaks of the GPU; theoretical peaks are used without them.
+        samples: PC samples of the run.
     """
     waits_for_peers = is_communication(profile.kernel.name)
     spread = stability(profile.durations_ns, deterministic=deterministic, waits_for_peers=waits_for_peers)
@@ -73,6 +79,16 @@ def diagnose(
     path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)
     shares = _critical_shares(path, trace)
     share = shares.get(profile.kernel.mangled_name, 0.0)
+    threads = _thread_trace(profile, att)
+    ledger = kernel_ledger(
+        profile,
+        metrics,
+        spread.median_ns,
+        thread_trace=threads,
+        att=None if isinstance(att, str) else att,
+        samples=samples,
+        measured=measured,
+    )
     return Diagnosis(
         stability=spread,
         metrics=metrics,
@@ -81,9 +97,10 @@ def diagnose(
         critical_shares=shares,
         timeline=timeline(path.graph, trace.regions),
         what_if=_what_if(path, trace, shares),
-        bottleneck=classify(gather_evidence(profile, roof, metrics, spread.median_ns)),
-        headroom=headroom(roof, share) if isinstance(roof, Roofline) else None,
-        thread_trace=_thread_trace(profile, att),
+        ledger=ledger,
+        bottleneck=bottleneck_of(ledger),
+        headroom=headroom(ledger, share),
+        thread_trace=threads,
     )
 
 

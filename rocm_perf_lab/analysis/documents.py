@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from rocm_perf_lab.analysis.ledger_document import LedgerPart  # noqa: TC001  (a field of a model)
 from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
 from rocm_perf_lab.rocprof.counter_catalogue import Certificate  # noqa: TC001  (a field of a model)
@@ -315,6 +316,8 @@ class AnalysisDocument(Document):
     att_reason: str | None
     thread_trace: ThreadTracePart | None = None
     """Details behind `att`; null if `att` is null."""
+    ledger: LedgerPart
+    """Budget of the measured time: roof, losses and unexplained rest. `bottleneck`, `headroom` and advice follow from it."""
     headroom: HeadroomPart | None
     recommendations: tuple[str, ...]
 

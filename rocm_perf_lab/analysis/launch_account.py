@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Source, TimePart, UnhiddenLatency
+from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Reassignment, Source, TimePart
 
 if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.model import Target
 
+LATENCIES = (Cause.MEMORY_LATENCY, Cause.LDS_LATENCY, Cause.SCALAR_LATENCY, Cause.DEPENDENCY)
+"""Waiting that more wavefronts would hide."""
 _HIDING_WAVES = 4.0
 """Wavefronts per SIMD from which more of them seldom hide more latency."""
 _LAUNCH_NS = 3000.0
@@ -104,7 +106,7 @@ def launch_account(profile: Profile, duration_ns: float | None) -> Account:
             f"{shape.rounds:.2f} rounds of the {shape.compute_units * shape.slots_per_unit:,} that fit at once"
         )
         losses.append(_part(Cause.TAIL, active * shape.tail, active * shape.longest_tail, 0.4, text))
-    return Account(Source.LAUNCH, tuple(losses), unhidden=_unhidden(profile, shape))
+    return Account(Source.LAUNCH, tuple(losses), reassigned=_unhidden(profile, shape))
 
 
 def fixed_launch_ns(target: Target) -> float:
@@ -123,7 +125,7 @@ def _part(cause: Cause, share: float, gain: float, confidence: float, text: str)
     return TimePart(cause, share, gain, confidence, (Evidence(Source.LAUNCH, text),))
 
 
-def _unhidden(profile: Profile, shape: LaunchShape) -> tuple[UnhiddenLatency, ...]:
+def _unhidden(profile: Profile, shape: LaunchShape) -> tuple[Reassignment, ...]:
     fitting = profile.occupancy.waves_per_simd
     resident = shape.resident_waves(fitting)
     wanted = min(_HIDING_WAVES, float(profile.occupancy.max_waves_per_simd))
@@ -132,10 +134,10 @@ def _unhidden(profile: Profile, shape: LaunchShape) -> tuple[UnhiddenLatency, ..
     fraction = 1 - resident / wanted
     if resident < fitting:
         text = f"the grid keeps {resident:.2g} wavefronts per SIMD resident; {fitting:g} fit"
-        return (UnhiddenLatency(Cause.SMALL_GRID, fraction, Evidence(Source.LAUNCH, text)),)
+        return (Reassignment(Cause.SMALL_GRID, fraction, LATENCIES, Evidence(Source.LAUNCH, text)),)
     limiter = profile.occupancy.limiter
     text = f"{resident:g} of {profile.occupancy.max_waves_per_simd} wavefronts per SIMD are resident, limited by {limiter}"
-    return (UnhiddenLatency(Cause.LOW_OCCUPANCY, fraction, Evidence(Source.LAUNCH, text), _occupancy_advice(profile)),)
+    return (Reassignment(Cause.LOW_OCCUPANCY, fraction, LATENCIES, Evidence(Source.LAUNCH, text), _occupancy_advice(profile)),)
 
 
 def _occupancy_advice(profile: Profile) -> str | None:

@@ -106,11 +106,16 @@ class UnitUse:
 
 
 @dataclass(frozen=True)
-class UnhiddenLatency:
-    """Share of the exposed latencies (0 to 1) that more wavefronts per SIMD would hide, and the reason why there are so few."""
+class Reassignment:
+    """Share (0 to 1) of the waiting of some causes that another one is the reason for, with the proof.
+
+    Examples: of the exposed latencies, the share that more wavefronts would hide; of the waiting for vector memory, the share of
+    accesses to scratch memory.
+    """
 
     cause: Cause
     fraction: float
+    of: tuple[Cause, ...]
     evidence: Evidence
     suggestion: str | None = None
 
@@ -126,7 +131,7 @@ class Account:
     source: Source
     losses: tuple[TimePart, ...] = ()
     units: tuple[UnitUse, ...] = ()
-    unhidden: tuple[UnhiddenLatency, ...] = ()
+    reassigned: tuple[Reassignment, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from rocm_perf_lab.analysis.ledger_verdict import judge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rocm_perf_lab.analysis.ledger import Account, Evidence, TimePart, UnhiddenLatency, UnitUse
+    from rocm_perf_lab.analysis.ledger import Account, Evidence, Reassignment, TimePart, UnitUse
 
 IDLE = (Cause.LAUNCH_OVERHEAD, Cause.SMALL_GRID, Cause.TAIL)
 WASTED = (
@@ -27,10 +27,9 @@ WASTED = (
     Cause.LDS_UNALIGNED,
     Cause.DIVERGENCE,
     Cause.INSTRUCTION_OVERHEAD,
+    Cause.UNCOALESCED_ACCESS,
     Cause.CHANNEL_IMBALANCE,
 )
-LATENCIES = (Cause.MEMORY_LATENCY, Cause.LDS_LATENCY, Cause.SCALAR_LATENCY, Cause.DEPENDENCY)
-"""Waiting that more wavefronts would hide."""
 _FINE = (Source.THREAD_TRACE, Source.PC_SAMPLES, Source.COUNTERS)
 """Sources that see waiting, the most detailed one first."""
 _LEAST_SHARE = 0.005
@@ -54,13 +53,16 @@ class MergedPart:
     location: str | None
 
 
-def fuse(accounts: Sequence[Account], duration_ns: float | None, *, emulated: bool = False) -> Ledger:
+def fuse(
+    accounts: Sequence[Account], duration_ns: float | None, *, emulated: bool = False, missing: Sequence[str] = ()
+) -> Ledger:
     """Return the ledger of a kernel.
 
     Args:
         accounts: Accounts of all sources, in any number.
         duration_ns: Measured duration of a dispatch; None if unknown.
         emulated: True if the duration is a prediction of the timing model.
+        missing: Evidence to collect, in addition to that of the accounts.
     """
     duration_ns = duration_ns if duration_ns and duration_ns > 0 else None
     idle = [_merged(cause, _parts(accounts, cause)) for cause in IDLE]
@@ -69,7 +71,7 @@ def fuse(accounts: Sequence[Account], duration_ns: float | None, *, emulated: bo
     roof = _roof(scaled, duration_ns)
     left = 1 - (roof.utilisation if roof else 0.0)
     wasted = [_merged(cause, _parts(scaled, cause)) for cause in WASTED]
-    waiting = _moved(_waiting(scaled), [one for account in accounts for one in account.unhidden])
+    waiting = _moved(_waiting(scaled), [one for account in accounts for one in account.reassigned])
     parts = _together(idle, wasted, waiting, left)
     losses = tuple(_loss(part, duration_ns, left) for part in parts)
     unexplained = max(0.0, left - sum(loss.share for loss in losses))
@@ -82,7 +84,7 @@ def fuse(accounts: Sequence[Account], duration_ns: float | None, *, emulated: bo
         losses=losses,
         unexplained_ns=None if duration_ns is None else unexplained * duration_ns,
         unexplained=unexplained,
-        missing=tuple(dict.fromkeys(line for account in accounts for line in account.missing)),
+        missing=tuple(dict.fromkeys([*(line for account in accounts for line in account.missing), *missing])),
         verdict=found.verdict,
         confidence=found.confidence,
         notes=tuple(dict.fromkeys(note for account in accounts for note in account.notes)),
@@ -192,20 +194,20 @@ def _confirmed(part: MergedPart, others: Sequence[tuple[Source, Sequence[TimePar
     return replace(part, evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE], confidence=sure)
 
 
-def _moved(waiting: Sequence[MergedPart], unhidden: Sequence[UnhiddenLatency]) -> list[MergedPart]:
-    """Move the part of exposed latencies that more wavefronts would hide to the reason why there are so few."""
+def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment]) -> list[MergedPart]:
+    """Move waiting to the causes that are its reason; those that the waiting's source has already charged stay as they are."""
     parts = list(waiting)
-    for one in unhidden:
-        exposed = sum(part.share for part in parts if part.cause in LATENCIES)
+    charged = {part.cause for part in waiting}
+    for one in reassigned:
+        own = [part for part in parts if part.cause in one.of]
+        exposed = sum(part.share for part in own)
         moved = exposed * one.fraction
-        if moved < _LEAST_SHARE:
+        if moved < _LEAST_SHARE or one.cause in charged:
             continue
-        sure = max(part.confidence for part in parts if part.cause in LATENCIES)
-        latencies = [part for part in parts if part.cause in LATENCIES]
-        main = max(latencies, key=lambda part: part.share)
-        parts = [replace(p, share=p.share * (1 - one.fraction)) if p.cause in LATENCIES else p for p in parts]
+        main = max(own, key=lambda part: part.share)
+        parts = [replace(part, share=part.share * (1 - one.fraction)) if part in own else part for part in parts]
         evidence = (one.evidence, *main.evidence)[:_MOST_EVIDENCE]
-        parts.append(MergedPart(one.cause, moved, exposed, sure, evidence, one.suggestion, main.location))
+        parts.append(MergedPart(one.cause, moved, exposed, main.confidence, evidence, one.suggestion, main.location))
     return parts
 
 

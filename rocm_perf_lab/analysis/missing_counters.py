@@ -44,7 +44,10 @@ def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...
             continue
         sentences.append(f"{what}: rocprofv3 --pmc {' '.join(names[:_MOST_PER_PASS])} -- APPLICATION")
     if len(sentences) == len(_GROUPS):
-        return (f"counters of {architecture}: rocm-perf profile ./APPLICATION, or rocprof-compute profile -- ./APPLICATION", *sentences)
+        return (
+            f"counters of {architecture}: rocm-perf profile ./APPLICATION, or rocprof-compute profile -- ./APPLICATION",
+            *sentences,
+        )
     return tuple(sentences)
 
 

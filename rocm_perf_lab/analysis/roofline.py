@@ -16,6 +16,7 @@ from rocm_perf_lab.target.peaks import compute_roofs, memory_roofs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocm_perf_lab.analysis.ledger import Ledger
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.target.peaks import ComputeRoof, MeasuredPeaks, MemoryLevel, MemoryRoof, PeakKind, Unit
@@ -249,14 +250,20 @@ class Headroom:
     limited_by: str
 
 
-def headroom(roof: Roofline, critical_share: float) -> Headroom | None:
-    """Return the headroom, or None if the roofline is unreliable (work unknown, or a rate above its roof)."""
-    if roof.flops is None or roof.implausible or roof.bound_ns <= 0:
+def headroom(ledger: Ledger, critical_share: float) -> Headroom | None:
+    """Return the headroom of a kernel's ledger, or None without times or without a known roof.
+
+    Args:
+        ledger: Ledger of lost time.
+        critical_share: Share of the kernel in the critical path, 0 to 1.
+    """
+    roof = ledger.roof
+    if roof is None or not roof.time_ns or not ledger.measured_ns:
         return None
-    speedup = roof.duration_ns / roof.bound_ns
+    speedup = ledger.measured_ns / roof.time_ns
     return Headroom(
-        roof_ns=roof.bound_ns,
+        roof_ns=roof.time_ns,
         speedup=speedup,
         critical_path_speedup=1 / (1 - critical_share + critical_share / speedup),
-        limited_by="dram bandwidth" if roof.position == "memory_bound" else "arithmetic peak",
+        limited_by=roof.name,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.counted import CountedEvents
     from rocm_perf_lab.analysis.counted_clocks import CounterClock
+    from rocm_perf_lab.analysis.executed_code import ExecutedCode
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.peaks import MeasuredPeaks, MemoryLevel, MemoryRoof
@@ -28,6 +29,10 @@ _COALESCED_LOOKUPS = 16.0
 """L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
 _FULL_LANES = 0.95
 _TRANSCENDENTAL_SLOTS = 4
+_LEAST_OVERHEAD = 0.1
+"""Share of address and condition instructions that every kernel has."""
+_MATRIX_KERNEL = 0.15
+"""Busy share of the matrix cores from which they are the purpose of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class CountedKernel:
     target: Target
     wave_size: int
     peaks: MeasuredPeaks | None = None
-    lane_bytes: float | None = None
-    """Mean bytes per lane of the executed vector memory instructions, if the code is known."""
+    code: ExecutedCode | None = None
+    """Executed instructions, if they are known."""
     achievable: Mapping[MemoryLevel, float] = field(default_factory=lambda: cause_catalogue().achievable)
 
     def metric(self, name: str) -> float | None:
@@ -84,6 +89,11 @@ class CountedKernel:
     def per_unit(self, amount: float | None) -> float | None:
         """Return clocks summed over compute units as a share of the duration."""
         return None if amount is None else self.clock.share(amount, self.target.compute_units)
+
+    @property
+    def lane_bytes(self) -> float | None:
+        """Mean bytes per lane of the executed vector memory instructions, if the code is known."""
+        return self.code.lane_bytes if self.code is not None else None
 
     @property
     def requested_bytes(self) -> float | None:
@@ -212,13 +222,25 @@ def _vector_alu(kernel: CountedKernel) -> Iterator[Pressure]:
     if busy is None:
         return
     text = f"vector instructions take {busy:.0%} of the issue slots"
-    waste: tuple[Waste, ...] = ()
+    yield Pressure(HardwareUnit.VALU, min(1.0, busy), text, tuple(_wasted_slots(kernel, min(1.0, busy), has_matrix=bool(matrix))))
+
+
+def _wasted_slots(kernel: CountedKernel, busy: float, *, has_matrix: bool) -> Iterator[Waste]:
     lanes = kernel.metric("active_lanes")
-    if lanes is not None and not matrix and lanes < _FULL_LANES * kernel.wave_size:
-        share = min(1.0, busy) * (1 - lanes / kernel.wave_size)
+    used = 1.0
+    if lanes is not None and not has_matrix and lanes < _FULL_LANES * kernel.wave_size:
+        used = lanes / kernel.wave_size
         reason = f"{lanes:.1f} of {kernel.wave_size} lanes are active in an average vector instruction"
-        waste = (Waste(Cause.DIVERGENCE, share, reason, 0.85),)
-    yield Pressure(HardwareUnit.VALU, min(1.0, busy), text, waste)
+        yield Waste(Cause.DIVERGENCE, busy * (1 - used), reason, 0.85)
+    matrix_busy = next((pressure.busy for pressure in _matrix(kernel)), 0.0)
+    if has_matrix and matrix_busy >= _MATRIX_KERNEL:
+        reason = "vector instructions beside the matrix instructions"
+        yield Waste(Cause.INSTRUCTION_OVERHEAD, busy, reason, 0.6)
+        return
+    overhead = kernel.code.overhead.get("valu", 0.0) if kernel.code else 0.0
+    if overhead >= _LEAST_OVERHEAD:
+        reason = f"{overhead:.0%} of the executed vector instructions only compute addresses and conditions"
+        yield Waste(Cause.INSTRUCTION_OVERHEAD, busy * used * overhead, reason, 0.75)
 
 
 def _matrix(kernel: CountedKernel) -> Iterator[Pressure]:
@@ -238,7 +260,12 @@ def _scalar(kernel: CountedKernel) -> Iterator[Pressure]:
     busy = None if issued is None else kernel.per_unit(issued[0])
     if busy is not None:
         text = f"scalar instructions take {busy:.0%} of the issue slots"
-        yield Pressure(HardwareUnit.SALU, min(1.0, busy), text)
+        overhead = kernel.code.overhead.get("salu", 0.0) if kernel.code else 0.0
+        reason = f"{overhead:.0%} of the executed scalar instructions only compute addresses and conditions"
+        waste = (
+            (Waste(Cause.INSTRUCTION_OVERHEAD, min(1.0, busy) * overhead, reason, 0.7),) if overhead >= _LEAST_OVERHEAD else ()
+        )
+        yield Pressure(HardwareUnit.SALU, min(1.0, busy), text, waste)
 
 
 def _first(counted: CountedEvents, *names: str) -> float | None:

@@ -1,8 +1,8 @@
 """States of wavefronts from counters: what an average wavefront does during its life, as shares of all wavefront cycles.
 
-`SQ_WAIT_ANY` is waiting for memory, LDS, messages or a barrier, `SQ_WAIT_INST_ANY` waiting to issue, `SQ_ACTIVE_INST_ANY` issuing.
-Level counters divide the waiting by kind of operation: by Little's law their integral is the number of operations times their
-latency. The rest of the lifetime is execution of dependent instructions, and stores that drain before a wavefront ends.
+`SQ_WAIT_ANY` is waiting for memory, LDS, messages or a barrier, `SQ_WAIT_INST_ANY` waiting to issue, `SQ_ACTIVE_INST_ANY`
+issuing. Level counters divide the waiting by kind of operation: by Little's law their integral is the number of operations times
+their latency. The rest of the lifetime is execution of dependent instructions, and stores that drain before a wavefront ends.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ class WaveStates:
     """Waiting that no memory, LDS or scalar operation in flight explains."""
     issue: float
     """Ready, but not issued: another wavefront used the unit, or the unit did not accept the instruction."""
+    lds_issue: float
+    """The same for LDS instructions."""
     fetch: float
     drain: float
     """Only stores in flight, after the last instruction."""
     dependency: float
     active: float
+    memory_in_flight: float
+    """Share of the lifetime with vector memory in flight, at least."""
     latencies: dict[str, float]
     has_levels: bool
     wavefront_clocks: float | None
@@ -62,17 +66,21 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
     whole = memory + lds + scalar
     drain = min(rest, max(0.0, min(1.0, memory) - waiting)) if counted.events("SQ_INSTS_VMEM_WR") else 0.0
     fetch = min(issue, _fetch(counted, cycles * quad, latencies))
+    queued = counted.together("SQ_WAVE_CYCLES", "SQ_WAIT_INST_LDS")
+    lds_issue = min(issue - fetch, queued[1] / queued[0]) if queued and queued[0] else 0.0
     factor = waiting / whole if whole > waiting or not has_levels else 1.0
     return WaveStates(
         memory=memory * factor if whole else waiting,
         lds=lds * factor,
         scalar=scalar * factor,
         barrier=max(0.0, waiting - whole * factor) if whole else 0.0,
-        issue=issue - fetch,
+        issue=max(0.0, issue - fetch - lds_issue),
+        lds_issue=lds_issue,
         fetch=fetch,
         drain=drain,
         dependency=rest - drain,
         active=active,
+        memory_in_flight=memory if has_levels else 1.0,
         latencies=latencies,
         has_levels=has_levels,
         wavefront_clocks=_lifetime(counted, quad),

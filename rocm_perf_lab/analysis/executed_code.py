@@ -1,0 +1,222 @@
+"""Instructions of a kernel with the number of their executions: widths of memory accesses, scratch accesses, unneeded work.
+
+Work is unneeded for the results if it only computes addresses and loop conditions. An instruction is useful if its result
+reaches stored data, atomics, LDS data or a matrix instruction through registers. The backward search takes the nearest
+definitions in the order of the code, and those that a loop brings back.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.toolchain.static_features import instruction_class
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+
+_VECTOR_MEMORY = re.compile(r"^(?:global|flat|t?buffer|scratch)_(?P<kind>load|store|atomic)_?(?P<rest>\w*)")
+_WIDTHS = (
+    ("dwordx4", 16), ("dwordx3", 12), ("dwordx2", 8), ("dword", 4), ("b128", 16), ("b96", 12), ("b64", 8), ("b32", 4),
+    ("x2", 8), ("u64", 8), ("f64", 8), ("xyzw", 16), ("xyz", 12), ("xy", 8), ("ubyte", 1), ("sbyte", 1), ("byte", 1),
+    ("ushort", 2), ("sshort", 2), ("short", 2), ("u16", 2), ("i16", 2), ("b16", 2), ("u8", 1), ("i8", 1), ("b8", 1),
+)  # fmt: skip
+"""Bytes per lane by a part of the mnemonic; the first match decides."""
+_REGISTER = re.compile(r"\b([vsa])(?:\[(\d+):(\d+)\]|(\d+)(?![\w.\[]))|\b(vcc|exec|scc|m0)(?:_lo|_hi)?\b")
+_STORED_SECOND = ("global_store", "flat_store", "scratch_store", "global_atomic", "flat_atomic", "ds_write", "ds_store", "ds_add")
+_NO_DESTINATION = ("global_store", "flat_store", "scratch_store", "buffer_store", "tbuffer_store", "ds_write", "ds_store",
+                   "s_cmp", "s_bitcmp", "s_waitcnt", "s_barrier", "s_branch", "s_cbranch", "s_endpgm", "s_nop")  # fmt: skip
+
+_MOST_DEFINITIONS = 6
+"""Definitions of a register in earlier blocks that may reach a use: branches and inactive lanes keep older values."""
+
+
+@dataclass(frozen=True)
+class ExecutedInstruction:
+    """One instruction and how often wavefronts executed it."""
+
+    text: str
+    executions: int
+    address: int = 0
+
+    @property
+    def mnemonic(self) -> str:
+        """First word of the text."""
+        return self.text.split(maxsplit=1)[0] if self.text.strip() else ""
+
+
+@dataclass(frozen=True)
+class ExecutedCode:
+    """Instructions in the order of their addresses."""
+
+    instructions: tuple[ExecutedInstruction, ...]
+
+    @classmethod
+    def of_trace(cls, trace: AttTrace) -> ExecutedCode | None:
+        """Return the traced instructions; None if the trace has none."""
+        rows = sorted((row for row in trace.rows if row.hits), key=lambda row: row.line)
+        return cls(tuple(ExecutedInstruction(row.text, row.hits, row.address) for row in rows)) if rows else None
+
+    @cached_property
+    def lane_bytes(self) -> float | None:
+        """Mean bytes per lane of vector memory instructions, weighted by executions; None without any."""
+        found = [(width, one.executions) for one in self.instructions if (width := access_bytes(one.mnemonic)) is not None]
+        count = sum(times for _, times in found)
+        return sum(width * times for width, times in found) / count if count else None
+
+    @cached_property
+    def scratch_share(self) -> float:
+        """Share of the executed vector memory instructions that access scratch memory."""
+        accesses = [one for one in self.instructions if _VECTOR_MEMORY.match(one.mnemonic)]
+        whole = sum(one.executions for one in accesses)
+        scratch = sum(one.executions for one in accesses if one.mnemonic.startswith("scratch_"))
+        return scratch / whole if whole else 0.0
+
+    @cached_property
+    def overhead(self) -> dict[str, float]:
+        """Share of the executed `valu` and `salu` instructions whose results reach only addresses and conditions."""
+        useful = _useful(self.instructions)
+        shares = {}
+        for kind in ("valu", "salu"):
+            own = [(one.executions, known) for one, known in zip(self.instructions, useful, strict=True) if _is(one, kind)]
+            whole = sum(times for times, _ in own)
+            if whole:
+                shares[kind] = sum(times for times, known in own if not known) / whole
+        return shares
+
+
+def access_bytes(mnemonic: str) -> int | None:
+    """Return the bytes per lane of a vector memory instruction; None for other instructions."""
+    found = _VECTOR_MEMORY.match(mnemonic)
+    if found is None:
+        return None
+    rest = found["rest"]
+    return next((width for part, width in _WIDTHS if part in rest), 4)
+
+
+def _is(instruction: ExecutedInstruction, kind: str) -> bool:
+    found = instruction_class(instruction.mnemonic)
+    return found == kind or (kind == "salu" and found in ("branch", "smem"))
+
+
+def _useful(code: Sequence[ExecutedInstruction]) -> list[bool]:
+    """Return for each instruction whether its result reaches data: a search from data operands to their definitions."""
+    if not code:
+        return []
+    written, read, data = zip(*(_operands(one.text) for one in code), strict=True)
+    flow = _Flow.of(code, written)
+    useful = [bool(registers) for registers in data]
+    queue = [(number, register) for number, registers in enumerate(data) for register in registers]
+    seen = set(queue)
+    while queue:
+        number, register = queue.pop()
+        for source in flow.reaching(register, number):
+            useful[source] = True
+            for further in read[source]:
+                if (source, further) not in seen:
+                    seen.add((source, further))
+                    queue.append((source, further))
+    return useful
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Definitions of every register, blocks and loops of a code."""
+
+    definitions: Mapping[str, Sequence[int]]
+    blocks: Sequence[int]
+    loops: Sequence[tuple[int, int]]
+    """First and last instruction of each loop."""
+
+    @classmethod
+    def of(cls, code: Sequence[ExecutedInstruction], written: Sequence[frozenset[str]]) -> _Flow:
+        definitions: dict[str, list[int]] = {}
+        for number, registers in enumerate(written):
+            for register in registers:
+                definitions.setdefault(register, []).append(number)
+        places = [one.address for one in code]
+        starts, loops = {0}, []
+        for number, one in enumerate(code):
+            if instruction_class(one.mnemonic) != "branch":
+                continue
+            starts.add(number + 1)
+            target = _target(one)
+            first = bisect_left(places, target) if target is not None else 0
+            starts.add(first)
+            if first <= number:
+                loops.append((first, number))
+        ordered = sorted(starts)
+        return cls(definitions, [bisect_right(ordered, number) for number in range(len(code))], loops)
+
+    def reaching(self, register: str, user: int) -> list[int]:
+        """Return definitions that may reach a user: the nearest ones before it, and the last ones of the loops around it."""
+        places = self.definitions.get(register, ())
+        found = []
+        for place in places[: bisect_left(places, user)][::-1][:_MOST_DEFINITIONS]:
+            found.append(place)
+            if self.blocks[place] == self.blocks[user]:
+                return found
+        for first, last in self.loops:
+            if first <= user <= last:
+                found += [place for place in places if user <= place <= last][-1:]
+        return found
+
+
+def _target(branch: ExecutedInstruction) -> int | None:
+    """Return the address of a branch's target; None if the text does not state its offset in dwords."""
+    words = branch.text.split()
+    if len(words) < 2 or not words[1].lstrip("-").isdigit():
+        return None
+    offset = int(words[1])
+    return branch.address + 4 + 4 * (offset - (1 << 16) if offset >= 1 << 15 else offset)
+
+
+def _operands(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return registers that an instruction writes, those from which its result follows, and those that it uses as data.
+
+    A load's result follows from memory, not from its address; a comparison's from its operands.
+    """
+    mnemonic, _, rest = text.partition(" ")
+    parts = [_registers(part) for part in rest.split(",")]
+    kind = instruction_class(mnemonic)
+    nothing: frozenset[str] = frozenset()
+    everything = frozenset().union(*parts) if parts else nothing
+    if kind in ("vmem", "lds"):
+        if mnemonic.startswith(("buffer_store", "tbuffer_store", "buffer_atomic")):
+            return nothing, nothing, parts[0] if parts else nothing
+        if mnemonic.startswith(_STORED_SECOND):
+            return nothing, nothing, frozenset().union(*parts[1:]) if len(parts) > 1 else nothing
+        if mnemonic.startswith(("ds_bpermute", "ds_permute", "ds_swizzle")):
+            return parts[0], everything - parts[0], nothing
+        return (parts[0] if parts else nothing), nothing, nothing
+    if kind == "smem":
+        return (parts[0] if parts else nothing), nothing, nothing
+    if kind == "mfma":
+        sources = frozenset().union(*parts[1:]) if len(parts) > 1 else nothing
+        return parts[0], sources, sources
+    if mnemonic.startswith(_NO_DESTINATION) or not parts:
+        return (
+            (frozenset({"scc"}), everything, nothing)
+            if mnemonic.startswith(("s_cmp", "s_bitcmp"))
+            else (nothing, nothing, nothing)
+        )
+    sources = frozenset().union(*parts[1:]) if len(parts) > 1 else nothing
+    if "accumulate" in mnemonic or "fmac" in mnemonic or "_mac_" in mnemonic or "dot2c" in mnemonic:
+        sources |= parts[0]
+    return parts[0] | (frozenset({"scc"}) if kind == "salu" else nothing), sources, nothing
+
+
+def _registers(text: str) -> frozenset[str]:
+    found = set()
+    for kind, first, last, single, special in _REGISTER.findall(text):
+        if special:
+            found.add(special)
+        else:
+            numbers = range(int(first), int(last) + 1) if first else (int(single),)
+            found.update(f"{kind}{number}" for number in numbers)
+    return frozenset(found)

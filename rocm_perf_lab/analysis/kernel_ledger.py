@@ -1,0 +1,66 @@
+"""Ledger of one kernel from everything that a recording has: `kernel_ledger(profile, metrics, ...)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.code_account import code_account
+from rocm_perf_lab.analysis.counter_account import counter_account
+from rocm_perf_lab.analysis.executed_code import ExecutedCode
+from rocm_perf_lab.analysis.launch_account import launch_account
+from rocm_perf_lab.analysis.ledger_fusion import fuse
+from rocm_perf_lab.analysis.roofline import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
+
+_NO_TRACE = "waits by instruction and source line: a thread trace (rocprofv3 --att -- APPLICATION, or passes=deep)"
+
+
+def kernel_ledger(
+    profile: Profile,
+    metrics: Mapping[str, MetricValue],
+    duration_ns: float,
+    *,
+    thread_trace: ThreadTrace | Unavailable,
+    att: AttTrace | None = None,
+    samples: PcSampling | None = None,
+    measured: MeasuredPeaks | None = None,
+) -> Ledger:
+    """Return the ledger of the kernel of a profile.
+
+    Args:
+        profile: Profile of the kernel.
+        metrics: Counter metrics of the kernel.
+        duration_ns: Median duration of a dispatch; 0 if the recording has no times.
+        thread_trace: Analysed thread trace, or the reason why there is none.
+        att: The thread trace itself, for the executed instructions.
+        samples: PC samples of the run.
+        measured: Measured peaks of the GPU.
+    """
+    known_ns = duration_ns if duration_ns > 0 else None
+    traced = None if isinstance(thread_trace, Unavailable) else thread_trace
+    code = ExecutedCode.of_trace(att) if att is not None and traced is not None else None
+    accounts = [
+        launch_account(profile, known_ns),
+        counter_account(profile, metrics, known_ns, peaks=measured, code=code),
+        code_account(profile, code),
+    ]
+    if traced is not None:
+        from rocm_perf_lab.analysis.trace_account import trace_account
+
+        accounts.append(trace_account(traced, profile))
+    if samples is not None:
+        from rocm_perf_lab.analysis.sample_account import sample_account
+
+        accounts.append(sample_account(samples, profile.kernel.mangled_name, traced=traced))
+    missing = (_NO_TRACE,) if traced is None and samples is None else ()
+    return fuse(accounts, known_ns, emulated=profile.provenance.trace.emulated, missing=missing)
