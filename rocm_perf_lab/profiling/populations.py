@@ -177,13 +177,14 @@ def _reloaded(trace: Trace, kernels: Integers) -> set[tuple[object, ...]]:
 
 
 def resources_of_code(kernel: TracedKernel) -> tuple[object, ...]:
-    """Return registers, LDS and scratch of a kernel symbol; equal for equal code."""
+    """Return registers, LDS, scratch and code object of a kernel symbol; equal for equal code."""
     return (
         kernel.arch_vgpr_count,
         kernel.accum_vgpr_count,
         kernel.sgpr_count,
         kernel.static_lds_bytes,
         kernel.static_scratch_bytes,
+        kernel.code_object,
     )
 
 

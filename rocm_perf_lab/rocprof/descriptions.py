@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
@@ -17,12 +18,27 @@ KERNEL_SIZES = ("arch_vgpr_count", "accum_vgpr_count", "sgpr_count", "group_segm
 _DESCRIPTOR = ".kd"
 
 
-def traced_kernel(process: int, symbol: str, display: str, sizes: Iterable[int]) -> TracedKernel:
+def traced_kernel(process: int, symbol: str, display: str, sizes: Iterable[int], code_object: str = "") -> TracedKernel:
     """Return a kernel from the name of its descriptor (`_Z4copyPf.kd`) and its display name; either may be empty."""
     # A name ends at its first NUL.
     symbol, display = (name.partition("\0")[0] for name in (symbol, display))
     mangled = (symbol or display).removesuffix(_DESCRIPTOR)
-    return TracedKernel(process, (display or mangled).removesuffix(_DESCRIPTOR), mangled, *sizes)
+    return TracedKernel(process, (display or mangled).removesuffix(_DESCRIPTOR), mangled, *sizes, code_object=code_object)
+
+
+def described_code_object(uri: str, load_bytes: int) -> str:
+    """Return the file name and size of a code object; of one in memory only the size, since its address differs every time.
+
+    Args:
+        uri: `file:///path/to/app#offset=4096&size=32648` or `memory://<pid>#offset=...&size=...`; may be empty.
+        load_bytes: Size of the loaded segments, 0 if unknown. Used if the URI has no size.
+    """
+    scheme, _, rest = uri.partition("://")
+    path, _, place = rest.partition("#")
+    stated = re.search(r"(?:^|&)size=(\d{1,18})", place)
+    size = f"{stated[1]} bytes" if stated else f"{load_bytes} bytes loaded" if load_bytes > 0 else ""
+    name = path.rpartition("/")[2] if scheme == "file" else ""
+    return ", ".join(filter(None, (name, size)))
 
 
 def unknown_kernel(process: int, kernel_id: int) -> TracedKernel:

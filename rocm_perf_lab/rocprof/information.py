@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.descriptions import KERNEL_SIZES, traced_kernel, unknown_kernel
+from rocm_perf_lab.rocprof.descriptions import KERNEL_SIZES, described_code_object, traced_kernel, unknown_kernel
 from rocm_perf_lab.rocprof.references import UNKNOWN, Index
 from rocm_perf_lab.rocprof.trace import TracedAgent, TracedLane, TracedProcess
 
@@ -100,13 +100,22 @@ class Information:
 
     def _read_kernels(self) -> tuple[list[TracedKernel], Index]:
         names = ("display_name", "kernel_name")
-        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid"), names, optional=KERNEL_SIZES)
+        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid"), names, optional=(*KERNEL_SIZES, "code_object_id"))
+        code_objects = self._code_objects()
         kernels = []
-        for guid, row_id, pid, *sizes, display, symbol in rows:
+        for guid, row_id, pid, *sizes, code_object, display, symbol in rows:
             process = self.process_at.find_one(guid, pid)
-            known = bool(display or symbol)
-            kernels.append(traced_kernel(process, symbol, display, sizes) if known else unknown_kernel(process, row_id))
+            if display or symbol:
+                kernels.append(traced_kernel(process, symbol, display, sizes, code_objects.get((guid, code_object), "")))
+            else:
+                kernels.append(unknown_kernel(process, row_id))
         return kernels, Index(self._path, [row[:2] for row in rows])
+
+    def _code_objects(self) -> Mapping[tuple[str, int], str]:
+        if "rocpd_info_code_object" not in self._tables:
+            return {}
+        rows = self._tables.rows("rocpd_info_code_object", ("id",), ("uri",), optional=("load_size",))
+        return {(guid, row_id): described_code_object(uri, load_bytes) for guid, row_id, load_bytes, uri in rows}
 
     def _read_threads(self) -> Mapping[str, Mapping[int, int]]:
         """Return thread numbers of processes whose thread ids are not those of the system."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.descriptions import described_code_object
 from rocm_perf_lab.rocprof.json_stream import JsonError, JsonStream
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class ProcessDocument:
         self.agents: list[Record] = []
         self.symbols: list[Record] = []
         """Kernel symbols with their `kernel_id`; entries without kernel are omitted."""
+        self.code_objects: dict[int, str] = {}
+        """File and size of the code objects by id."""
         self.counter_names: dict[int, str] = {}
         """By handle."""
         self.messages: dict[int, str] = {}
@@ -125,6 +128,7 @@ class ProcessDocument:
             "agents": lambda stream: self.agents.extend(_objects(stream.values())),
             "counters": self._read_counter_names,
             "strings": self._read_strings,
+            "code_objects": self._read_code_objects,
             "kernel_symbols": lambda stream: self.symbols.extend(_numbered(stream.values())),
             "callback_records": self._read_callback_records,
             "buffer_records": self._read_buffer_records,
@@ -140,6 +144,13 @@ class ProcessDocument:
         for counter in _objects(stream.values()):
             with self.understood("counters", counter):
                 self.counter_names[handle(counter["id"])] = str(counter["name"])
+
+    def _read_code_objects(self, stream: JsonStream) -> None:
+        for record in _objects(stream.values()):
+            number, size = record.get("code_object_id"), record.get("load_size")
+            if isinstance(number, int):
+                text = described_code_object(str(record.get("uri") or ""), size if isinstance(size, int) else 0)
+                self.code_objects[number] = text
 
     def _read_strings(self, stream: JsonStream) -> None:
         for key in stream.members():

@@ -185,7 +185,8 @@ class _Process:
                 names = (symbol.get("kernel_name"), symbol.get("formatted_kernel_name") or symbol.get("demangled_kernel_name"))
                 mangled, shown = (str(name or "") for name in names)
                 sizes = [int(symbol.get(size) or 0) for size in KERNEL_SIZES]
-                kernels[int(symbol["kernel_id"])] = traced_kernel(0, mangled, shown, sizes)
+                code = self._document.code_objects.get(int(symbol.get("code_object_id") or 0), "")
+                kernels[int(symbol["kernel_id"])] = traced_kernel(0, mangled, shown, sizes, code)
         return dict(sorted(kernels.items()))
 
     def _position_of_agents(self, handles: Integers) -> Integers:

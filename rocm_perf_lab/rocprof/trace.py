@@ -65,6 +65,8 @@ class TracedKernel:
     sgpr_count: int
     static_lds_bytes: int
     static_scratch_bytes: int
+    code_object: str = ""
+    """File and size of its code object, equal for equal code in different processes; empty if unknown."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def process_of(
             "counters": {"dimension_ids": [{"id": 0, "instance_size": 8, "name": "DIMENSION_XCC"}]},
             "pc_sample_instructions": [],
         },
-        "code_objects": [{"code_object_id": 0}, {"code_object_id": 1, "uri": "memory://app"}],
+        "code_objects": [{"code_object_id": 0}, {"code_object_id": 1, "uri": "memory://app", "load_size": 4096}],
         "kernel_symbols": _symbols(run.kernels),
         "host_functions": [],
         "summary": [],
