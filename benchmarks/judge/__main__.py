@@ -6,11 +6,12 @@ import argparse
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures import RESULTS, Publisher
 from benchmarks.judge.corpus import kernel_names, select_candidates
-from benchmarks.judge.judging import judge_kernel
+from benchmarks.judge.progress import current_commit, judge_remaining
 from benchmarks.judge.report import KERNEL_COLUMNS, false_accepts, kernel_rows, misjudged_lines, summary
 
 if TYPE_CHECKING:
@@ -27,13 +28,19 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--kernels", nargs="+", choices=kernel_names(), metavar="NAME", help="only these; nothing is stored")
     parser.add_argument("--candidates", nargs="+", metavar="NAME", help="only candidates with these names; nothing is stored")
-    parser.add_argument("--set", default="all", choices=("development", "held_out", "all"), help="part of the corpus")
+    parser.add_argument("--set", default="all", choices=("development", "held_out", "third", "all"), help="part of the corpus")
     parser.add_argument("--seed", type=int, default=1, help="seed of the trials")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--progress",
+        type=Path,
+        metavar="DIRECTORY",
+        help="results so far, one file per kernel; candidates in it are not judged again",
+    )
     publisher = Publisher("judge", parser, arguments)
     options = publisher.options
     chosen = _selected(options)
-    kernels = judge_all(chosen, seed=options.seed, processes=options.processes)
+    kernels = judge_all(chosen, seed=options.seed, processes=options.processes, directory=options.progress)
     candidates = [candidate for judged in kernels for candidate in judged.candidates]
     _print_kernels(kernels)
     print(*misjudged_lines(candidates), sep="\n")
@@ -47,16 +54,27 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
-def judge_all(chosen: Mapping[str, Sequence[CorpusCandidate]], *, seed: int, processes: int) -> list[JudgedKernel]:
+def judge_all(
+    chosen: Mapping[str, Sequence[CorpusCandidate]], *, seed: int, processes: int, directory: Path | None = None
+) -> list[JudgedKernel]:
     """Return the results of all kernels, in the order of `chosen`; the kernels are distributed over processes.
+
+    Args:
+        chosen: Candidates by kernel.
+        seed: Seed of the trials.
+        processes: Number of processes.
+        directory: Results so far; see :func:`benchmarks.judge.progress.judge_remaining`.
 
     Raises:
         LabError: An unmodified kernel fails its own trials.
     """
+    commit = current_commit()
     if processes == 1:
-        return [judge_kernel(name, candidates, seed) for name, candidates in chosen.items()]
+        return [judge_remaining(name, candidates, seed, directory, commit) for name, candidates in chosen.items()]
     with ProcessPoolExecutor(processes) as pool:
-        futures = [pool.submit(judge_kernel, name, tuple(candidates), seed) for name, candidates in chosen.items()]
+        futures = [
+            pool.submit(judge_remaining, name, tuple(candidates), seed, directory, commit) for name, candidates in chosen.items()
+        ]
         return [future.result() for future in futures]
 
 

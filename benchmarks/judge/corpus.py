@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).parent
 TARGET = "mi300x"
 Verdict = Literal["wrong", "legitimate"]
-CorpusSet = Literal["development", "held_out"]
+CorpusSet = Literal["development", "held_out", "third"]
 Origin = Literal["hand", "mutation"]
 _FILES: tuple[tuple[str, CorpusSet, Origin], ...] = (
     ("", "development", "hand"),
     ("mutants", "development", "mutation"),
     ("held_out", "held_out", "hand"),
+    ("third", "third", "hand"),
 )
 """Subdirectory of `candidates`, and set and origin of the candidates in it."""
 
@@ -62,7 +63,7 @@ class CorpusCandidate:
     Args:
         kernel: Name of the kernel.
         entry: Entry of the file.
-        part: Development or held-out set.
+        part: Development, held-out or third set.
         origin: Whether the candidate was written by hand or generated.
         text: Source.
     """
@@ -122,9 +123,7 @@ def load_candidates(name: str) -> tuple[CorpusCandidate, ...]:
     return tuple(found.values())
 
 
-def select_candidates(
-    kernels: Sequence[str], part: Literal["development", "held_out", "all"] = "all"
-) -> dict[str, tuple[CorpusCandidate, ...]]:
+def select_candidates(kernels: Sequence[str], part: CorpusSet | Literal["all"] = "all") -> dict[str, tuple[CorpusCandidate, ...]]:
     """Return the candidates of a set by kernel; kernels without any are omitted."""
     chosen = {name: tuple(c for c in load_candidates(name) if part in ("all", c.part)) for name in kernels}
     return {name: candidates for name, candidates in chosen.items() if candidates}

@@ -36,12 +36,14 @@ class JudgedCandidate:
         kernel: Name of the kernel.
         name: Name of the candidate.
         label: `wrong` or `legitimate`.
-        part: `development` or `held_out`.
+        part: `development`, `held_out` or `third`.
         origin: `hand` or `mutation`.
         why: Reason of the label.
         stage: Stage that rejected the candidate, or `right`.
         reason: Reason of the judge.
         seconds: Wall-clock time of the check.
+        source: SHA-256 of the source, first twelve digits.
+        commit: Commit of the judge.
     """
 
     kernel: str
@@ -53,6 +55,8 @@ class JudgedCandidate:
     stage: str
     reason: str
     seconds: float
+    source: str = ""
+    commit: str = ""
 
     @property
     def accepted(self) -> bool:

@@ -84,7 +84,7 @@ def summary(kernels: Sequence[JudgedKernel]) -> list[Figure]:
         Figure("false_accepts", "wrong candidates accepted", str(false_accepts(candidates)), "0"),
         Figure("false_rejects", "legitimate candidates rejected", str(false_rejects(candidates)), "at most 2 %"),
     ]
-    for part, name in (("development", "development set"), ("held_out", "held-out set")):
+    for part, name in (("development", "development set"), ("held_out", "held-out set"), ("third", "third set")):
         chosen = [c for c in candidates if c.part == part]
         if chosen:
             figures += [

@@ -185,6 +185,8 @@ def _initial(
         case IntegersInit():
             low = evaluate_integer(init.low, description.params, where=where)
             high = evaluate_integer(init.high, description.params, where=where)
+            if low >= high:
+                raise LaunchError(f"no integer is at least {low} and below {high}", where=where)
             return np.random.default_rng(init.seed).integers(low, high, shape).astype(dtype)
         case ConstantInit():
             return np.full(shape, init.value).astype(dtype)

@@ -18,7 +18,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.comparison import BaselineTrial, buffer_contents, same_bytes
-from rocm_perf_lab.verify.inputs import HARSH, PARTIAL, WITHOUT_REFERENCE
+from rocm_perf_lab.verify.inputs import HARSH, NOT_FINITE, PARTIAL, WITHOUT_REFERENCE
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
 from rocm_perf_lab.verify.tolerances import (
@@ -194,7 +194,9 @@ class BaselineRecorder:
 
     def _declared(self, trial: Trial) -> dict[str, Tolerance]:
         """Return the declared tolerances that apply to a trial: an absolute one is for the described inputs and scalars."""
-        is_harsh = trial.inputs in HARSH | PARTIAL or bool(trial.scalars)
+        given = self.description.params
+        is_changed = any(isinstance(value, float) and value != given.get(name) for name, value in trial.params.items())
+        is_harsh = trial.inputs in HARSH | PARTIAL | WITHOUT_REFERENCE or bool(trial.scalars) or is_changed
         return {n: t for n, t in self.description.tolerance.items() if not is_harsh or t.note is not None or t.atol == 0}
 
     def _expected(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
@@ -236,12 +238,13 @@ class BaselineRecorder:
         known = dict(self._bounds.get(trial.name, {}))
         if not known and self.description.reference != BASELINE:
             known = bounds_of_reference(described(self.description, trial), _as_described(self.description, launch), outputs)
-        unknown = {name: output for name, output in outputs.items() if name not in known}
+        unknown = {n: output for n, output in outputs.items() if n not in known or known[n].undefined(output).any()}
         if unknown:
             aliases = in_place_pairs(self.description, trial)
             launches = [perturbed_launch(launch, number) for number in range(PERTURBED_RUNS)]
             runs = [self.runner.run([other], aliases, budget=DEFAULT_BUDGET).buffers for other in launches]
-            known |= bounds_of_runs(launch, unknown, runs)
+            of_runs = bounds_of_runs(launch, unknown, runs)
+            known |= {n: known[n].completed(bound, outputs[n]) if n in known else bound for n, bound in of_runs.items()}
         self._bounds[trial.name] = known
         return outputs
 
@@ -277,7 +280,9 @@ def _undecided(
     outputs: Mapping[str, NDArray[Any]],
     tolerances: Mapping[str, Tolerance | NDArray[np.float64]],
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the elements of outputs that are not finite, or for which the unmodified kernel differs from its reference.
+    """Return the elements of outputs for which the unmodified kernel differs from its reference.
+
+    Elements that are not finite count as different, too, unless the trial is about them.
 
     Raises:
         UnsupportedTrial: These are all elements.
@@ -288,7 +293,9 @@ def _undecided(
             want, got = expected.astype(np.float64), outputs[name].astype(np.float64)
             tolerance = tolerances.get(name)
             limits = tolerance if isinstance(tolerance, np.ndarray) else np.zeros(want.shape)
-            ignored[name] = ~(np.isfinite(want) & np.isfinite(got) & (np.abs(want - got) <= np.nan_to_num(limits)))
+            near = np.isfinite(want) & np.isfinite(got) & (np.abs(want - got) <= np.nan_to_num(limits))
+            same = (want == got) | (np.isnan(want) & np.isnan(got))
+            ignored[name] = ~(near | (same & ~np.isfinite(want)) if trial.inputs in NOT_FINITE else near)
     if all(bool(mask.all()) for mask in ignored.values()):
         raise UnsupportedTrial("the unmodified kernel differs from its reference", where=f"trial: {trial.name}")
     return ignored

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 Inputs = Literal[
     "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
-    "special", "ties", "denormal", "extremes", "content", "planted",
+    "special", "ties", "denormal", "extremes", "nan", "infinities", "sparse", "signed zeros", "cancelling", "powers", "content",
+    "planted",
 ]  # fmt: skip
 
 INPUT_NAMES: dict[Inputs, str] = {
@@ -45,6 +46,12 @@ INPUT_NAMES: dict[Inputs, str] = {
     "ties": "inputs with equal elements",
     "denormal": "subnormal inputs",
     "extremes": "rows of extreme values",
+    "nan": "rows with several NaN",
+    "infinities": "a few infinities of one sign",
+    "sparse": "many zeros and a few infinities and NaN",
+    "signed zeros": "rows of one sign, with zeros of both signs",
+    "cancelling": "elements that cancel each other",
+    "powers": "rows of one power of two",
     "content": "outputs with initial content",
     "planted": "inputs with chosen values",
 }
@@ -52,8 +59,12 @@ HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denorma
 """Rounding errors may exceed a tolerance that was chosen for the described inputs."""
 WITHOUT_REFERENCE: frozenset[Inputs] = frozenset({"special", "content", "planted"})
 """The outputs of the unmodified kernel are expected if the reference does not define these inputs."""
-PARTIAL: frozenset[Inputs] = frozenset({"extremes"})
+PARTIAL: frozenset[Inputs] = frozenset({"extremes", "nan", "infinities", "sparse", "signed zeros"})
 """Only elements for which the unmodified kernel equals its reference are compared; others may overflow."""
+NOT_FINITE: frozenset[Inputs] = PARTIAL - {"extremes"}
+"""Inputs of `PARTIAL` for which expected NaN and infinity are compared, too."""
+REVEALING: tuple[Inputs, ...] = ("special", *sorted(NOT_FINITE), "cancelling", "powers")
+"""Inputs whose effects depend on which elements a work-item processes one after another: they are also tried with long rows."""
 FACTORS: dict[Inputs, tuple[float, ...]] = {
     "huge": (2.0**10, 2.0**6),
     "tiny": (2.0**-20, 2.0**-8),
@@ -61,12 +72,26 @@ FACTORS: dict[Inputs, tuple[float, ...]] = {
 }
 """Factors of the described inputs; the first that the unmodified kernel supports is used."""
 _FOR_INTEGERS: frozenset[Inputs] = frozenset(
-    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes"}
+    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers"}
 )
+_ONLY_INTEGERS: frozenset[Inputs] = frozenset({"powers"})
 FLOATS = ("f16", "bf16", "f32", "f64")
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
 """The last two: a subnormal float, and a number near the largest half."""
 _SPECIAL_PLACES = 6
+_LEAST_PER_SPECIAL = 8
+"""Elements of a small array per special value: results that are all NaN show nothing."""
+_SHARE_OF_NAN = 0.25
+_ROWS_WITH_NAN = 0.75
+_SEGMENT = 256
+"""Elements of a one-dimensional array that count as a row."""
+_SHARE_OF_ZEROS = 0.5
+_SHARE_OF_SIGNED_ZEROS = 0.25
+_ELEMENTS_PER_INFINITY = 512
+_MOST_INFINITIES = 32
+_CANCELLING = 64
+_POWERS = 4
+"""Largest powers of two in a range of integers that are used: sums of many of them wrap around to zero."""
 _OFFSET = 2.0
 _KINDS_OF_ROWS = (0, 1, 2, 2, 0, 2, 2, 2)
 """0: random signs; 1: negative; 2: positive."""
@@ -105,7 +130,7 @@ def possible_inputs(description: KernelDescription) -> tuple[tuple[InputKind, ..
     for kind in INPUT_NAMES:
         if kind in ("random", "described", "content", "planted"):
             continue
-        if has_floats or (has_integers and kind in _FOR_INTEGERS):
+        if (has_floats and kind not in _ONLY_INTEGERS) or (has_integers and kind in _FOR_INTEGERS):
             found.append(tuple(InputKind(kind, factor) for factor in FACTORS.get(kind, (1.0,))))
     return tuple(found)
 
@@ -190,6 +215,10 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
             return rng.choice(data.reshape(-1)[:3], data.shape)
         case "extremes":
             return _by_rows(data, lambda number, row: np.full_like(row, (low, high)[number % 2]) if number % 3 else row)
+        case "powers" if high > 0:
+            largest = int(high).bit_length() - 1
+            start = int(rng.integers(0, _POWERS))
+            return _by_rows(data, lambda number, row: np.full_like(row, 1 << max(largest - (start + number) % _POWERS, 0)))
         case _:
             return data
 
@@ -222,8 +251,13 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             return np.zeros_like(values)
         case "special":
             changed = data.reshape(-1).copy()
-            changed[rng.integers(0, changed.size, _SPECIAL_PLACES)] = np.array(_SPECIALS).astype(changed.dtype)
+            count = min(_SPECIAL_PLACES, -(-changed.size // _LEAST_PER_SPECIAL))
+            changed[rng.integers(0, changed.size, count)] = rng.permutation(_SPECIALS)[:count].astype(changed.dtype)
             return changed
+        case "nan" | "infinities" | "sparse" | "signed zeros":
+            return _not_finite(values, kind.inputs, rng)
+        case "cancelling":
+            return _cancelling(values, rng)
         case "ties":
             return rng.choice(values.reshape(-1)[:3], values.shape)
         case "extremes":
@@ -283,6 +317,39 @@ def _extremes(values: NDArray[np.float64], rng: np.random.Generator, largest: fl
                 return np.where(np.arange(row.size) == rng.integers(0, max(row.size, 1)), sign * np.inf, row)
 
     return _by_rows(values, changed)
+
+
+def _not_finite(values: NDArray[np.float64], kind: Inputs, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return values with NaN, infinities or zeros; few infinities, so that most results are not NaN."""
+    few = min(-(-values.size // _ELEMENTS_PER_INFINITY), _MOST_INFINITIES)
+    places, drawn = rng.integers(0, values.size, few), rng.random(values.shape)
+    changed = values.copy()
+    match kind:
+        case "nan":
+            if values.ndim > 1:
+                chosen = rng.random((*values.shape[:-1], 1)) < _ROWS_WITH_NAN
+            else:
+                chosen = np.repeat(rng.random(values.size // _SEGMENT + 1) < 1 - _ROWS_WITH_NAN, _SEGMENT)[: values.size]
+            return np.where(chosen & (drawn < _SHARE_OF_NAN), np.nan, values)
+        case "infinities":
+            changed.reshape(-1)[places] = rng.choice([-np.inf, np.inf])
+            return changed
+        case "sparse":
+            changed = np.where(drawn < _SHARE_OF_ZEROS, np.copysign(0.0, values), values)
+            changed.reshape(-1)[places] = rng.choice([-np.inf, np.inf, np.nan], few)
+            return changed
+        case _:
+            signs = rng.choice([-1.0, 1.0], (*values.shape[:-1], 1) if values.ndim > 1 else (1,))
+            zeros = np.copysign(0.0, rng.choice([-1.0, 1.0], values.shape))
+            return np.where(drawn < _SHARE_OF_SIGNED_ZEROS, zeros, np.abs(values) * signs)
+
+
+def _cancelling(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return small integers of which each 64 in a row, in one order or another, add up to zero."""
+    half = rng.choice([1.0, 2.0, 3.0], (-(-values.size // _CANCELLING), _CANCELLING // 2))
+    pairs = np.concatenate([half, -half], axis=1)
+    ordered: NDArray[np.float64] = rng.permuted(pairs, axis=1)
+    return ordered.reshape(-1)[: values.size].reshape(values.shape)
 
 
 def _by_rows(values: NDArray[Any], changed: Callable[[int, NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
 from rocm_perf_lab.device.launch import launch_geometry
 from rocm_perf_lab.languages.arguments import BufferArgument, FileInit
 from rocm_perf_lab.languages.data_types import DTYPES
-from rocm_perf_lab.verify.shapes import declared_sizes, size_names
+from rocm_perf_lab.verify.shapes import compiled_names, declared_sizes, size_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,10 @@ _BELOW_INT = 1 << 20
 _MOST_WORK_ITEMS = (1 << 32) - 1
 _MOST_GRID_YZ = (1 << 16) - 1
 _OTHER_SIZES = (67, 300, 1031)
-"""Values of the sizes that stay small; the first one with few enough workgroups is used."""
+"""Values of the sizes that stay small, unless they are described as smaller; the first launchable one is used."""
+_LARGER_SIZES = (1031, 1283, 1543, 2053, 2571, 3083)
+"""Values of the same sizes, whatever the described ones, if an axis of the grid would be too long otherwise."""
+_BELOW_EDGE = 30
 _COMPILER_CHOSEN_BLOCK = 256
 _MOST_BUFFER_BYTES = 1 << 36
 
@@ -66,12 +69,26 @@ def large_shapes(description: KernelDescription, growing: frozenset[str] | None 
     sizes = declared_sizes(description)
     names = [n for n in size_names(description) if n in sizes.rules and (growing is None or n in growing)]
     found: list[LargeShape] = []
-    for goal in ("wide", "elements", "int", "bytes", "middle"):
+    for goal in ("wide", "elements", "int", "edge", "bytes", "middle"):
         for buffer, grown in _choices(description, names):
-            shape = _shape(description, sizes, buffer, grown, goal)
+            shape = _edge(description, sizes, buffer) if goal == "edge" else _shape(description, sizes, buffer, grown, goal)
             if shape is not None and all(shape.params != other.params for other in found):
                 found.append(shape)
     return tuple(found)
+
+
+def _edge(description: KernelDescription, sizes: Sizes, buffer: BufferArgument) -> LargeShape | None:
+    """Return a shape in which the only size of a buffer is just below 2^31, where sums of positions and steps overflow."""
+    name = str(buffer.shape[0])
+    rule = sizes.rules.get(name) if len(buffer.shape) == 1 else None
+    if rule is None or (rule.most is not None and rule.most < _MOST_INT):
+        return None
+    small = {n: r.nearest(min(_OTHER_SIZES[0], _given(description, n))) for n, r in sizes.rules.items() if n != name}
+    value = (_MOST_INT - _BELOW_EDGE) // rule.unit * rule.unit
+    params = sizes.params(description.params, {**{n: max(v, _given(description, n)) for n, v in small.items()}, name: value})
+    if not _is_launchable(description, params):
+        return None
+    return LargeShape(params, buffer.name, _elements(buffer, params), "edge", (name,))
 
 
 def _choices(description: KernelDescription, names: list[str]) -> Iterator[tuple[BufferArgument, tuple[str, ...]]]:
@@ -104,15 +121,31 @@ def _shape(
     description: KernelDescription, sizes: Sizes, buffer: BufferArgument, grown: tuple[str, ...], goal: str
 ) -> LargeShape | None:
     """Return the first launchable shape in which a buffer has about the wanted number of elements."""
-    for other in _OTHER_SIZES:
-        small = {n: rule.nearest(min(other, _given(description, n))) for n, rule in sizes.rules.items() if n not in grown}
+    given = {n: _given(description, n) for n in sizes.rules if n not in grown}
+    attempts = [{n: min(other, value) for n, value in given.items()} for other in _OTHER_SIZES]
+    attempts += [dict.fromkeys(given, other) for other in _LARGER_SIZES]
+    for attempt in attempts:
+        small = {n: sizes.rules[n].nearest(value) for n, value in attempt.items()}
         values = _grown(description, sizes, buffer, grown, small, _goal(goal, buffer))
         if values is None:
             continue
-        params = sizes.params(description.params, {**small, **values})
+        params = _with_grid(description, sizes.params(description.params, {**small, **values}))
         if _is_launchable(description, params):
             return LargeShape(params, buffer.name, _elements(buffer, params), goal, grown)
     return None
+
+
+def _with_grid(description: KernelDescription, params: Params) -> Params:
+    """Return params with a larger grid, if its size is a param of its own: each workgroup then has little work."""
+    free = [str(e) for e in description.grid if isinstance(e, str) and e in description.params]
+    fixed = {*size_names(description), *compiled_names(description)}
+    shapes = " ".join(str(e) for a in description.arguments if isinstance(a, BufferArgument) for e in a.shape)
+    free = [name for name in free if name not in fixed and name not in re.findall(r"[A-Za-z_]\w*", shapes)]
+    if len(free) != 1:
+        return params
+    block = prod(evaluate_integer(e, params, where="kernel.block") for e in description.block or (_COMPILER_CHOSEN_BLOCK,))
+    largest = max(_elements(a, params) for a in description.arguments if isinstance(a, BufferArgument))
+    return {**params, free[0]: min(-(-largest // block), _MOST_WORK_ITEMS // block)}
 
 
 def _grown(
@@ -155,5 +188,5 @@ def _is_launchable(description: KernelDescription, params: Params) -> bool:
     except LabError:
         return False
     work_items = [groups * (size or 1) for groups, size in zip(geometry.grid, (*geometry.block, 1, 1), strict=False)]
-    limited = prod(work_items) <= _MOST_WORK_ITEMS and min(geometry.grid) > 0 and max(geometry.grid[1:]) <= _MOST_GRID_YZ
+    limited = max(work_items) <= _MOST_WORK_ITEMS and min(geometry.grid) > 0 and max(geometry.grid[1:]) <= _MOST_GRID_YZ
     return limited and max(nbytes) <= _MOST_BUFFER_BYTES and min(nbytes) > 0

@@ -16,7 +16,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
 from rocm_perf_lab.verify.baseline import Refusals
 from rocm_perf_lab.verify.branch_constants import floats_of
-from rocm_perf_lab.verify.inputs import InputKind, is_accumulated, next_to, possible_inputs
+from rocm_perf_lab.verify.inputs import REVEALING, InputKind, is_accumulated, next_to, possible_inputs
 from rocm_perf_lab.verify.shapes import (
     Cost,
     Shape,
@@ -30,7 +30,7 @@ from rocm_perf_lab.verify.shapes import (
     workgroups,
 )
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
-from rocm_perf_lab.verify.trials import in_place_pairs, scalar_choices, scalar_values, trial_of
+from rocm_perf_lab.verify.trials import in_place_pairs, next_scalars, scalar_choices, scalar_values, trial_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +46,13 @@ _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _PROBE = 48
 _MOST_ELEMENTS = 1 << 18
 _MOST_PROBED = 1 << 19
+_MOST_ALLOCATED = 1 << 26
+_BEYOND_16_BITS = (1 << 16) + 1
+_SHARE_OF_REPEATING = 4
+_SHARE_OF_ROWS = 8
+"""All long rows with special inputs may use this fraction of the instructions of all trials."""
+_WITH_SCALARS = ("special", "denormal")
+"""Inputs that are tried with each choice of scalars: zero times infinity, and subnormal times a large number."""
 _SHARE = 16
 """One shape next to a number in a rewrite may use this fraction of the instructions of all trials."""
 _SMALL_SHARE = 64
@@ -128,13 +135,16 @@ class TrialPlan:
         """Return trials with sizes next to the integers of sources, except those of the unmodified source."""
         floats = dict.fromkeys(value for text in texts for value in floats_of(text))
         own = set(floats_of(self._text()))
-        yield from self._planted([value for value in floats if value not in own][:_MOST_PLANTED])
+        values = [value for value in floats if value not in own][:_MOST_PLANTED]
+        yield from self._planted(values)
+        for scalars in next_scalars(self._description, values):
+            yield trial_of(self._description, self._special[0].params, self.seed, shape=self._special[0].kind, scalars=scalars)
         known = self._constants()
         new = set[int]().union(*(constants_of(text) for text in texts)) - known
         if not new:
             return
         tried = {tuple(sorted(b.trial.params.items())) for b in self.recorder.recorded}
-        for shape in self._shape_plan(_SHARE).limits(new, powers=False):
+        for shape in self._shape_plan(_SHARE).limits(new, known, powers=False):
             if tuple(sorted(shape.params.items())) not in tried:
                 yield self._trial(shape)
 
@@ -181,6 +191,8 @@ class TrialPlan:
         """Record a trial; None if the kernel does not support it, or if it exceeds a budget."""
         if workgroups(self._description, trial.params) <= 0:
             return None  # a host launches no empty grid
+        if elements(self._description, trial.params) > _MOST_ALLOCATED:
+            return None
         if self.most_trials is not None and len(self.recorder.recorded) >= self.most_trials:
             self._left_out += 1
             return None
@@ -312,9 +324,7 @@ class TrialPlan:
         for shape in shapes:
             repeated = trial_of(self._description, shape.params, self.seed, shape=shape.kind, rounds=_REPEATED)
             self._attempt(repeated, "dispatches in a row")
-            shared = trial_of(self._description, shape.params, self.seed, shape=shape.kind, in_place=True)
-            if self._policy.in_place and in_place_pairs(self._description, shared):
-                self._attempt(shared, "output in the place of an input")
+        self._record_in_place([Shape(dict(self._description.params), "described"), *shapes])
         for shape in shapes[:2]:
             if any(is_accumulated(argument) for argument in self._description.arguments):
                 known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
@@ -325,9 +335,22 @@ class TrialPlan:
         if any(kind.inputs == "exact" for kind in self._kinds):  # terms omitted only there are within the error of a long sum
             self._attempt(self._trial(Shape(dict(self._description.params), "described"), InputKind("exact")), "")
         for number, scalars in enumerate(scalar_choices(self._description)):
-            shape = shapes[number % len(shapes)]
+            shape, most = shapes[number % len(shapes)], max(b.budget for b in self.recorder.recorded)
             trial = trial_of(self._description, shape.params, self.seed, shape=shape.kind, scalars=scalars)
-            self._attempt(trial, f"other scalars ({scalars})", max(b.budget for b in self.recorder.recorded))
+            self._attempt(trial, f"other scalars ({scalars})", most)
+            for kind in (k for k in self._kinds if k.inputs in _WITH_SCALARS):
+                crossed = trial_of(self._description, shape.params, self.seed, kind, shape=shape.kind, scalars=scalars)
+                self._attempt(crossed, "", most)
+
+    def _record_in_place(self, shapes: Sequence[Shape]) -> None:
+        """Record outputs in the place of inputs, unless that fails with a shape: one workgroup alone may support it by chance."""
+        for shape in shapes if self._policy.in_place else ():
+            shared = trial_of(self._description, shape.params, self.seed, shape=shape.kind, in_place=True)
+            if not in_place_pairs(self._description, shared):
+                return
+            if self._attempt(shared, "output in the place of an input") is None:
+                self.recorder.recorded[:] = [b for b in self.recorder.recorded if not b.trial.in_place]
+                return
 
     def _record_shapes(self) -> None:
         kinds = cycle(self._kinds or [_RANDOM])
@@ -335,6 +358,7 @@ class TrialPlan:
         self._spend(declared, kinds, DEFAULT_BUDGET)
         plan, count = self._shape_plan(), self._policy.shapes
         self._spend(plan.large(), cycle([_RANDOM]), self._policy.instructions * _TIMES_OF_LARGE)
+        self._record_long_rows(plan)
         self._spend(plan.edges(), kinds, self._most(_SHARE))
         self._spend(plan.residues(count), kinds, self._most(_SHARE))
         rest = [*plan.limits(self._constants()), *plan.long(count)]
@@ -343,6 +367,17 @@ class TrialPlan:
         assert self._base is not None
         limit = spent + max(self._policy.instructions // 2, _LEAST_SHAPES * self._base.instructions)
         self._spend([rest[i] for i in order], kinds, self._most(_SHARE), limit)
+
+    def _record_long_rows(self, plan: ShapePlan) -> None:
+        """Record long rows with special inputs, and one value in more elements than a counter of 16 bits can count."""
+        revealing = [kind for kind in self._kinds if kind.inputs in REVEALING] if self.most_trials is None else []
+        most = self._policy.instructions / (_SHARE_OF_ROWS * max(len(revealing) * len(self._sizes.rules), 1))
+        for shape in (Shape(dict(self._description.params), "described"), *plan.rows(most)) if revealing else ():
+            for kind in revealing:
+                self._attempt(self._trial(shape, kind), "", self._most(_SHARE))
+        constant = [kind for kind in self._kinds if kind.inputs == "constant"] if self.most_trials is None else []
+        for shape in plan.repeating(_BEYOND_16_BITS) if constant else ():
+            self._attempt(self._trial(shape, constant[0]), "", self._policy.instructions // _SHARE_OF_REPEATING)
 
     def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
         """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""

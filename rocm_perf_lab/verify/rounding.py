@@ -134,13 +134,15 @@ class RoundingModel:
 
 
 class PerturbedArray(np.ndarray[Any, Any]):
-    """Array whose operations have the errors of a model."""
+    """Array whose operations have the errors of a model; each element is a sum of `terms`, as far as is known."""
 
     model: RoundingModel | None = None
+    terms: float = 1.0
 
     def __array_finalize__(self, source: NDArray[Any] | None) -> None:
-        """Inherit the model of the array that this one is derived from."""
+        """Inherit the model and the terms of the array that this one is derived from."""
         self.model = getattr(source, "model", None)
+        self.terms = getattr(source, "terms", 1.0)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: Any, *inputs: Any, **kwargs: Any) -> Any:
         """Evaluate an operation exactly, then add its errors."""
@@ -157,7 +159,8 @@ class PerturbedArray(np.ndarray[Any, Any]):
             return result
         model.is_discontinuous |= ufunc.__name__ in _DISCONTINUOUS
         results = result if isinstance(result, tuple) else (result,)
-        finished = tuple(_finished(model, ufunc, method, plain, kwargs, value) for value in results)
+        terms = [float(getattr(value, "terms", 1.0)) for value in inputs]
+        finished = tuple(_finished(model, ufunc, method, plain, kwargs, value, terms) for value in results)
         if out is not None:
             for target, value in zip(out, finished, strict=True):
                 _plain(target)[...] = _plain(value)
@@ -192,7 +195,9 @@ class PerturbedArray(np.ndarray[Any, Any]):
         return super().astype(dtype, *args, **kwargs)
 
 
-def _finished(model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequence[Any], kwargs: Any, value: Any) -> Any:
+def _finished(
+    model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequence[Any], kwargs: Any, value: Any, terms: Sequence[float]
+) -> Any:
     values = np.asarray(value)
     if values.dtype == object:  # a Python function applied to each element
         values = values.astype(np.float64)
@@ -201,8 +206,29 @@ def _finished(model: RoundingModel, ufunc: np.ufunc, method: str, plain: Sequenc
     values = values.astype(np.float64, copy=False)
     if ufunc.__name__ in ("matmul", "vecdot", "matvec", "vecmat"):
         return _product(model, ufunc, plain, values)
+    if ufunc.__name__ in ("add", "subtract") and method == "__call__" and min(terms) > 1:
+        return _joined(model, plain, values, terms)
     scale = _error_scale(model, ufunc.__name__, method, plain, kwargs, values)
-    return model.wrap(model.perturb(values, scale))
+    result = model.wrap(model.perturb(values, scale))
+    if ufunc.__name__ == "add" and method == "reduce":
+        result.terms = terms[0] * np.size(plain[0]) / max(values.size, 1)
+    elif ufunc.__name__ in ("add", "subtract") and method == "__call__":
+        result.terms = sum(terms) if max(terms) > 1 else 1.0
+    return result
+
+
+def _joined(model: RoundingModel, plain: Sequence[Any], values: NDArray[Any], terms: Sequence[float]) -> PerturbedArray:
+    """Return the sum or difference of two sums: a kernel may add the terms of the smaller one to the larger one, one by one."""
+    count = min(terms)
+
+    def scale() -> NDArray[Any]:
+        size = np.sqrt(np.square(np.asarray(plain[0], np.float64)) + np.square(np.asarray(plain[1], np.float64)))
+        error: NDArray[Any] = size * growth(3 * count)
+        return error
+
+    result = model.wrap(model.perturb(values, scale))
+    result.terms = sum(terms)
+    return result
 
 
 def _error_scale(
@@ -254,20 +280,22 @@ def _product(
     """
     plain = [_stripped(value) for value in args]
     values = np.asarray(function(*plain), np.float64) if known is None else known
+    is_array = [isinstance(value, np.ndarray) for value in plain]
+    if function is np.matmul:
+        terms = float(plain[0].shape[-1])
+    elif isinstance(function, Contraction):
+        terms = float(function.terms(plain[0]))
+    else:
+        ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
+        terms = float(np.max(ones)) if np.size(ones) else 1.0
 
     def scale() -> NDArray[Any]:
-        is_array = [isinstance(value, np.ndarray) for value in plain]
         squares = function(*(np.square(v) if array else v for v, array in zip(plain, is_array, strict=True)))
-        if function is np.matmul:
-            terms = float(plain[0].shape[-1])
-        elif isinstance(function, Contraction):
-            terms = float(function.terms(plain[0]))
-        else:
-            ones = function(*(np.ones_like(v) if array else v for v, array in zip(plain, is_array, strict=True)))
-            terms = float(np.max(ones)) if np.size(ones) else 1.0
         return _sum_error(model, np.abs(values), values, np.abs(squares), terms)
 
-    return model.wrap(model.perturb(values, scale))
+    result = model.wrap(model.perturb(values, scale))
+    result.terms = max(terms, 1.0)
+    return result
 
 
 def _have_equal_axes(contraction: Contraction, arrays: Sequence[NDArray[Any]]) -> bool:

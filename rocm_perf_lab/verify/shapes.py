@@ -30,11 +30,14 @@ _LARGE_ELEMENTS = 1 << 23
 _MOST_WORKGROUPS = 1 << 14
 _FAR_ABOVE = 8
 _LARGE_FACTOR = 16
+_LONG_ROWS = ((4.0, 12), (4.0, 5), (2.0, 12), (2.0, 3), (1.0, 3))
+"""Length of rows relative to the described one, and the other sizes."""
 _FEW = 6
 """Other sizes are below this multiple of their unit while one size is long."""
 _REPEATS = (1, 1, 2, 3)
 _LARGE_RATIOS = (8.0, 4.0, 2.0, 1.125)
 _MOST_CONSTANTS = 24
+_HIGHEST_PRODUCT = 1 << 16
 _SMALLEST_CONSTANT = 3
 _LARGEST_CONSTANT = 1 << 24
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|^[ \t]*#[ \t]*include[^\n]*", re.DOTALL | re.MULTILINE)
@@ -196,10 +199,18 @@ class ShapePlan:
                 value = value // (rule.unit * period) * rule.unit * period + int(place) * rule.unit
                 yield self._shape({**others, name: rule.nearest(max(value, rule.unit), period)}, "long")
 
-    def limits(self, constants: Iterable[int], *, powers: bool = True) -> Iterator[Shape]:
-        """Draw shapes with sizes next to and at constants, their double, and powers of two."""
+    def limits(self, constants: Iterable[int], others: Iterable[int] = (), *, powers: bool = True) -> Iterator[Shape]:
+        """Draw shapes with sizes next to and at constants, their double, and powers of two.
+
+        Args:
+            constants: Integers of a source.
+            others: Further integers, which only occur as factors in products with those.
+            powers: Also draw sizes next to powers of two.
+        """
         known = sorted(set(constants))
-        products = sorted({a * b for a in known for b in known if RESIDUES < a * b <= self._highest()} - set(known))
+        factors = sorted({*known, *others})
+        highest = max(self._highest(), _HIGHEST_PRODUCT)
+        products = sorted({a * b for a in known for b in factors if RESIDUES < a * b <= highest} - set(known))
         chosen = [*known, *products][:_MOST_CONSTANTS]
         columns = {name: self._next_to(name, rule, chosen, powers) for name, rule in self._sizes.rules.items()}
         rows = max((len(column) for column in columns.values()), default=0)
@@ -226,6 +237,31 @@ class ShapePlan:
             values = {**self._few(rng, name), name: self._above(name, _FAR_ABOVE, rng)}
             if self._fits(values, _LARGE_FACTOR):
                 yield self._shape(values, "large")
+
+    def rows(self, most: float) -> Iterator[Shape]:
+        """Return one shape per size in which it is a few times as large as described, and all others are small.
+
+        Args:
+            most: Wave instructions of one shape.
+        """
+        rng = self._rng(5)
+        for name, rule in self._sizes.rules.items():
+            for ratio, rows in _LONG_ROWS:
+                others = {n: r.nearest(r.unit * rows) for n, r in self._sizes.rules.items() if n != name}
+                long = {**others, name: rule.nearest(int(int(self._given[name]) * ratio) + int(rng.integers(1, RESIDUES)))}
+                if self._fits(long) and self._cost.of(self._sizes.params(self._given, long)) <= most:
+                    yield self._shape(long, "long")
+                    break
+
+    def repeating(self, times: int) -> Iterator[Shape]:
+        """Return one shape per size in which each workgroup of a grid of fixed size processes `times` elements and more."""
+        for name, rule in self._sizes.rules.items():
+            others = {n: r.nearest(r.unit) for n, r in self._sizes.rules.items() if n != name}
+            count = workgroups(self._description, self._sizes.params(self._given, {**others, name: rule.nearest(1)}))
+            shape = self._shape({**others, name: rule.nearest(times * count)}, "long")
+            is_fixed = workgroups(self._description, shape.params) == count
+            if is_fixed and elements(self._description, shape.params) <= _LARGE_ELEMENTS:
+                yield shape
 
     def edges(self) -> Iterator[Shape]:
         """Return shapes with a size of 1, alone and together, and of 0."""

@@ -61,6 +61,8 @@ _LOW_PRECISION = 8.0
 """Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
 _BOTH = 2.0
 """Without a reference, the unmodified kernel and a rewrite both have an error."""
+_FEWEST_FOR_MEDIAN = 4
+_MOST_RAISED = 16.0
 _MOST_INPUT_GROUPS = 3
 _INPUT_REPEATS = 2
 """Evaluations per group of inputs in small trials: errors of the elements of one input may cancel."""
@@ -103,6 +105,21 @@ class OutputBound:
         own = min(max(1.0, factor, _OBSERVED * self.ratio), self.limit)
         allowed: NDArray[np.float64] = own * self.scale + self.step + self.offset
         return allowed
+
+    def undefined(self, output: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return the finite elements of an output for which the reference is infinite or NaN."""
+        if self.exact is None or output.dtype.kind in "biu":
+            return np.zeros(output.shape, np.bool_)
+        return np.isfinite(_float(output)) & ~np.isfinite(self.exact)
+
+    def completed(self, other: OutputBound, output: NDArray[Any]) -> OutputBound:
+        """Return this bound, with the errors of another one where :meth:`undefined`."""
+        undefined = self.undefined(output)
+        return replace(
+            self,
+            scale=np.where(undefined, other.scale, self.scale),
+            step=np.where(undefined, other.step, self.step),
+        )
 
 
 def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, OutputBound] | None:
@@ -428,24 +445,33 @@ def _nudged(data: NDArray[Any], rng: np.random.Generator, change: float) -> NDAr
 
 
 def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return errors, raised to what is typical along an axis: perturbations with random signs may cancel in single elements.
+    """Return errors, raised to what is typical: the random signs of perturbations may cancel in single elements.
 
-    Both the median error and the median relative error, times the value, limit what is typical.
+    Typical is a median along an axis, or of all elements, of the errors or of the relative errors: the one that the errors
+    differ least from. So an output whose rows have different errors is not raised to those of other rows. Values without any
+    error stay exact.
     """
-    if not scale.size or not scale.ndim:
-        return scale
     size = np.nan_to_num(np.abs(values), posinf=0.0, neginf=0.0)
     relative = np.divide(scale, size, out=np.zeros(scale.shape), where=size > 0)
-    typical = np.full(scale.shape, np.inf)
-    for axis in range(scale.ndim):
-        typical = np.minimum(typical, _median(scale, axis))
-        typical = np.minimum(typical, _median(relative, axis) * size)
-    raised: NDArray[np.float64] = np.maximum(scale, typical)
+    axes = [axis for axis in range(scale.ndim) if scale.shape[axis] >= _FEWEST_FOR_MEDIAN]
+    whole = [None] if scale.ndim > 1 and scale.size >= _FEWEST_FOR_MEDIAN else []
+    best, least = scale, np.inf
+    for axis in (*axes, *whole):
+        length = scale.size if axis is None else scale.shape[axis]
+        for typical in (np.broadcast_to(_median(scale, axis), scale.shape), _median(relative, axis) * size):
+            known = (scale > 0) & (typical > 0)
+            if not known.any():
+                continue
+            spread = float(np.mean(np.abs(np.log(scale[known] / typical[known])))) * (1 + 2 / length)
+            best, least = (typical, spread) if spread < least else (best, least)
+    raised: NDArray[np.float64] = np.where(scale > 0, np.clip(best, scale, _MOST_RAISED * scale), scale)
     return raised
 
 
-def _median(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Return the lower median along an axis, which stays with length 1."""
+def _median(values: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """Return the lower median along an axis, which stays with length 1, or of all elements."""
+    if axis is None:
+        return _median(values.reshape(-1), 0)
     middle = (values.shape[axis] - 1) // 2
     return np.take(np.partition(values, middle, axis=axis), [middle], axis=axis)
 

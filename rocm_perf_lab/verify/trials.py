@@ -29,7 +29,7 @@ from rocm_perf_lab.verify.inputs import FLOATS, INPUT_NAMES, InputKind, changed_
 from rocm_perf_lab.verify.shapes import compiled_names, size_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.verify.shapes import ShapeKind
 
 _LARGE_SCALAR = 1024.0
+_TINY_SCALAR = 2.0**-24
 _DENORMAL = {"f16": 2.0**-20, "bf16": 1e-39, "f32": 1e-39, "f64": 1e-310}
 _INTEGER_SCALARS = (0, 1, -1, 2, 1000)
 _SHAPE_NAMES: dict[ShapeKind, str] = {
@@ -94,6 +95,11 @@ class ScalarChoice:
 
     params: Mapping[str, int | float]
     arguments: Mapping[str, int | float]
+
+    @property
+    def values(self) -> tuple[int | float, ...]:
+        """Values of the scalars."""
+        return (*self.params.values(), *self.arguments.values())
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in {**self.params, **self.arguments}.items())
@@ -154,7 +160,10 @@ def summary_of(trials: Iterable[Trial]) -> str:
 
 
 def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
-    """Return other values of scalars that are not sizes: zero, one, negative, large and, of floats, subnormal."""
+    """Return other values of scalars that are not sizes: zero, one, negative, large and, of floats, tiny and subnormal.
+
+    If there are several floats, each value is also tried with all others zero: nothing else then hides its effect.
+    """
     fixed = compiled_names(description) | set(size_names(description))
     found: list[ScalarChoice] = []
     for name, dtype, value in _scalars(description):
@@ -165,7 +174,28 @@ def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
         elif dtype in _DENORMAL or isinstance(value, int):
             number = value if isinstance(value, int | float) else 1.0
             found += [ScalarChoice({}, {name: other}) for other in _others(dtype, number)]
-    return tuple(found)
+    return (*found, *_alone(description, [choice for choice in found if any(choice.values)]))
+
+
+def next_scalars(description: KernelDescription, values: Sequence[float]) -> tuple[ScalarChoice, ...]:
+    """Return choices in which one float is half of a given value, with all other floats zero: it may be compared with it."""
+    names = _float_params(description)
+    halves = [ScalarChoice({name: value / 2}, {}) for name in names for value in values]
+    return tuple(_alone(description, halves)) if len(names) > 1 else tuple(halves)
+
+
+def _float_params(description: KernelDescription) -> list[str]:
+    """Return the params that are floating-point scalar arguments."""
+    fixed = compiled_names(description) | set(size_names(description))
+    names = [str(v) for _, dtype, v in _scalars(description) if dtype in _DENORMAL and v in description.params and v not in fixed]
+    return list(dict.fromkeys(names))
+
+
+def _alone(description: KernelDescription, choices: Sequence[ScalarChoice]) -> list[ScalarChoice]:
+    """Return choices of one floating-point param, with all other ones zero; none if there are no others."""
+    names = _float_params(description)
+    chosen = [c for c in choices if len(c.params) == 1 and set(c.params) <= set(names)] if len(names) > 1 else []
+    return [ScalarChoice({**dict.fromkeys(names, 0.0), **choice.params}, {}) for choice in chosen]
 
 
 def scalar_values(description: KernelDescription) -> tuple[float, ...]:
@@ -195,7 +225,7 @@ def _scalars(description: KernelDescription) -> list[tuple[str, str, int | float
 def _others(dtype: str, given: float) -> list[int | float]:
     if dtype in _DENORMAL:
         size = max(abs(float(given)), 1.0)
-        values = [0.0, 1.0, -float(given) or -1.0, float(given) * 1.5, _LARGE_SCALAR * size, _DENORMAL[dtype]]
+        values = [0.0, 1.0, -float(given) or -1.0, float(given) * 1.5, _LARGE_SCALAR * size, _TINY_SCALAR, _DENORMAL[dtype]]
         return [value for value in dict.fromkeys(values) if value != given]
     if DTYPES[dtype].kind not in "iu":
         return []
