@@ -2,7 +2,7 @@
 
 Traces of other machines contain partitions (CPX), products that the catalog does not have (MI210, MI300A, MI308X) and
 architectures without a target. Ratios per compute unit and XCD must be those of the GPU that ran, so recorded counts take
-precedence over the catalog.
+precedence over the catalog, unless they cannot be true: no XCD has 304 compute units.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _RECORDED_FACTS = {
     "max_engine_clk_fcompute": "max_clock_mhz",
 }
 """Property of an agent (rocprofiler_agent_v0_t) -> fact of a target."""
+_LARGEST_XCD, _SMALLEST_XCD = 1.25, 0.6
+"""Range of the compute units per XCD, relative to the catalog's product of the architecture."""
+_SLOWEST, _FASTEST = 0.5, 1.4
+"""Range of the maximum clock, likewise."""
 _BANDWIDTHS = ("dram_gb_per_s", "l2_gb_per_s", "vector_l1_gb_per_s", "lds_gb_per_s", "mall_gb_per_s")
 
 
@@ -65,15 +69,45 @@ def observed_target(architecture: str, product_name: str, properties: Mapping[st
 
 
 def _corrected(known: Target, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:
-    changed = _differing(known, properties)
+    changed, doubts = _possible(known, _differing(known, properties))
     same = not product_name or is_same_product(known.product_name, product_name)
     if same and not changed:
-        return ObservedTarget(known)
+        return ObservedTarget(known, doubts)
     names = {} if same else {"name": product_name.split()[-1].lower(), "product_name": product_name}
     facts = ", ".join(f"{fact.replace('_', ' ')} {value}" for fact, value in changed.items())
     note = f"the GPU is {product_name or known.product_name}" + (f" and reports {facts}" if facts else "")
     note += f"; bandwidths of MALL and DRAM are those of {known.product_name}" if not same else ""
-    return ObservedTarget(_with_facts(known, {**names, **changed}), (note,))
+    return ObservedTarget(_with_facts(known, {**names, **changed}), (note, *doubts))
+
+
+def _possible(known: Target, recorded: dict[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the recorded facts that can be true, and a note on those that cannot, which are replaced by the catalog's."""
+    facts = dict(recorded)
+    units, xcds = facts.get("compute_units", known.compute_units), facts.get("xcds", known.xcds)
+    per_xcd = known.compute_units / known.xcds
+    if units > _LARGEST_XCD * per_xcd * xcds:
+        facts.pop("xcds", None)
+        if units % per_xcd == 0 and units != known.compute_units:
+            facts["xcds"] = int(units / per_xcd)
+        elif units > _LARGEST_XCD * known.compute_units:
+            facts.pop("compute_units", None)
+    elif xcds == known.xcds and units < _SMALLEST_XCD * known.compute_units:
+        facts.pop("compute_units", None)
+    engines = facts.get("xcds", known.xcds) * known.shader_engines // known.xcds
+    if "shader_engines" in facts and facts["shader_engines"] != engines:
+        del facts["shader_engines"]
+    if engines != known.shader_engines:
+        facts["shader_engines"] = engines
+    clock = facts.get("max_clock_mhz", known.max_clock_mhz)
+    if not _SLOWEST * known.max_clock_mhz <= clock <= _FASTEST * known.max_clock_mhz:
+        del facts["max_clock_mhz"]
+    wrong = {fact: value for fact, value in recorded.items() if facts.get(fact, getattr(known, fact)) != value}
+    if not wrong:
+        return facts, ()
+    listed = ", ".join(
+        f"{fact.replace('_', ' ')} {value} (used: {facts.get(fact, getattr(known, fact))})" for fact, value in wrong.items()
+    )
+    return facts, (f"the recording describes its GPU wrongly: {listed}",)
 
 
 def _without_target(nearest: Target, processor: str, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:

@@ -60,3 +60,59 @@ def test_an_unnamed_gpu_uses_the_preferred_target_with_a_note() -> None:
 def test_an_architecture_of_no_known_generation_is_an_error() -> None:
     with pytest.raises(TargetError, match="no target describes sm_90"):
         observed_target("sm_90", "H100", {}, MI300X)
+
+
+WHOLE = {"cu_count": 304, "num_xcc": 8, "num_shader_banks": 32, "max_engine_clk_fcompute": 2100}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "note"),
+    [
+        ({"num_xcc": 1}, "xcds 1 (used: 8)"),
+        ({"num_xcc": 1, "num_shader_banks": 4}, "xcds 1 (used: 8), shader engines 4 (used: 32)"),
+        ({"cu_count": 128}, "compute units 128 (used: 304)"),
+        ({"num_shader_banks": 16}, "shader engines 16 (used: 32)"),
+        ({"max_engine_clk_fcompute": 132}, "max clock mhz 132 (used: 2100)"),
+        ({"max_engine_clk_fcompute": 21_000}, "max clock mhz 21000 (used: 2100)"),
+    ],
+)
+def test_an_impossible_description_is_replaced_by_the_catalog_with_a_note(wrong: dict[str, int], note: str) -> None:
+    found = observed_target("gfx942", "AMD Instinct MI300X", {**WHOLE, **wrong}, MI300X)
+
+    assert found.target == MI300X
+    assert found.notes == (f"the recording describes its GPU wrongly: {note}",)
+
+
+@pytest.mark.parametrize(
+    ("product", "states"),
+    [
+        ("AMD Instinct MI308X", {"cu_count": 80, "num_xcc": 4, "num_shader_banks": 16, "max_engine_clk_fcompute": 1420}),
+        ("AMD Instinct MI300A", {"cu_count": 228, "num_xcc": 6, "num_shader_banks": 24, "max_engine_clk_fcompute": 2100}),
+        ("AMD Instinct MI300X", {"cu_count": 76, "num_xcc": 2, "num_shader_banks": 8, "max_engine_clk_fcompute": 2100}),
+    ],
+)
+def test_products_and_partitions_that_exist_are_believed(product: str, states: dict[str, int]) -> None:
+    found = observed_target("gfx942", product, states, MI300X)
+
+    target = found.target
+    assert [target.compute_units, target.xcds, target.shader_engines, target.max_clock_mhz] == list(states.values())
+    assert not any("wrongly" in note for note in found.notes)
+
+
+def test_the_partition_of_one_xcd_with_the_units_of_two_has_two() -> None:
+    found = observed_target("gfx942", "AMD Instinct MI300X", {**WHOLE, "cu_count": 76, "num_xcc": 1}, MI300X)
+
+    assert (found.target.compute_units, found.target.xcds, found.target.shader_engines) == (76, 2, 8)
+
+
+def test_a_workload_of_an_mi350_with_half_of_its_units_is_corrected() -> None:
+    """sysinfo.csv of the recorded workload: 128 CUs on 8 XCDs, 16 shader engines, clock 0."""
+    states = {"cu_count": 128, "num_xcc": 8, "num_shader_banks": 16, "max_engine_clk_fcompute": 0}
+
+    found = observed_target("gfx950", "AMD Instinct MI350", states, MI300X)
+
+    assert (found.target.compute_units, found.target.xcds, found.target.shader_engines) == (256, 8, 32)
+    assert found.target.max_clock_mhz == load_target("mi355x").max_clock_mhz
+    assert found.notes[-1] == (
+        "the recording describes its GPU wrongly: compute units 128 (used: 256), shader engines 16 (used: 32)"
+    )
