@@ -61,6 +61,12 @@ class Case:
     corrected: str = ""
 
     @property
+    def name(self) -> str:
+        """Kernel and number of workgroups."""
+        x, y, z = self.grid
+        return f"{self.kernel}-{x * y * z}"
+
+    @property
     def accepted(self) -> tuple[str, ...]:
         """The label and the further correct answers."""
         return (self.label, *self.also)

@@ -94,11 +94,12 @@ extern "C" __global__ void __launch_bounds__(64) joint_histogram(const int* __re
     if (bins[i]) atomicAdd(&out[i], bins[i]);
 }
 
-// Reorders a batch of images: NCHW to NHWC for any sizes.
-extern "C" __global__ void nchw_to_nhwc(const unsigned short* __restrict__ in, unsigned short* __restrict__ out, long channels, long height, long width) {
-  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
-  const long c = i % channels, x = i / channels % width, y = i / channels / width % height, n = i / channels / width / height;
-  out[i] = in[((n * channels + c) * height + y) * width + x];
+// Cuts the middle out of every plane of a batch, for any sizes.
+extern "C" __global__ void crop_batch(const unsigned short* __restrict__ in, unsigned short* __restrict__ out, long total, long height, long width, long in_height, long in_width) {
+  for (long i = (long)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += (long)gridDim.x * blockDim.x) {
+    const long x = i % width, y = i / width % height, plane = i / width / height;
+    out[i] = in[(plane * in_height + y + (in_height - height) / 2) * in_width + x + (in_width - width) / 2];
+  }
 }
 
 // Quantisation levels of groups of 64 values by Lloyd's method; the workgroup loads and encodes, its first wavefront iterates.

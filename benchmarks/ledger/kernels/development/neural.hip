@@ -138,12 +138,17 @@ extern "C" __global__ void __launch_bounds__(256) best_match(const half4* __rest
   float top[16];
 #pragma unroll
   for (int i = 0; i < 16; ++i) top[i] = -1e30f;
+  half4 next[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) next[i] = database[i * 256 + threadIdx.x];
   for (int chunk = 0; chunk < chunks; ++chunk) {
     __syncthreads();
+    const size_t following = chunk + 1 < chunks ? chunk + 1 : chunk;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int e = i * 256 + threadIdx.x;
-      tile[e & 15][e >> 4] = database[(size_t)chunk * 2048 + e];
+      tile[e & 15][e >> 4] = next[i];
+      next[i] = database[following * 2048 + e];
     }
     __syncthreads();
 #pragma unroll
