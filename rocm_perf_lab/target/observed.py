@@ -28,6 +28,7 @@ _RECORDED_FACTS = {
 """Property of an agent (rocprofiler_agent_v0_t) -> fact of a target."""
 _LARGEST_XCD, _SMALLEST_XCD = 1.25, 0.6
 """Range of the compute units per XCD, relative to the catalog's product of the architecture."""
+_ABOVE_MAXIMUM = 1.1
 _SLOWEST, _FASTEST = 0.5, 1.4
 """Range of the maximum clock, likewise."""
 _BANDWIDTHS = ("dram_gb_per_s", "l2_gb_per_s", "vector_l1_gb_per_s", "lds_gb_per_s", "mall_gb_per_s")
@@ -66,6 +67,33 @@ def observed_target(architecture: str, product_name: str, properties: Mapping[st
             raise
         return _without_target(target_of(nearest.name, ""), processor, product_name, properties)
     return _corrected(known, product_name, properties)
+
+
+def with_implied_clock(found: ObservedTarget, clock_mhz: float | None) -> ObservedTarget:
+    """Return a target whose maximum clock and XCDs agree with the clock that counters imply.
+
+    If neither the catalog's clock nor its number of XCDs explains the counters, a note marks the figures that depend on them.
+
+    Args:
+        found: The target of the recording.
+        clock_mhz: Clock implied by cycle counters and times; None if unknown.
+    """
+    target = found.target
+    if clock_mhz is None or clock_mhz <= _ABOVE_MAXIMUM * target.max_clock_mhz:
+        return found
+    try:
+        known = target_of(target.architecture, target.product_name)
+    except TargetError:
+        known = target
+    stated = f"counters imply a clock of {clock_mhz:,.0f} MHz, above the maximum of {target.max_clock_mhz:,} MHz"
+    if clock_mhz <= _ABOVE_MAXIMUM * known.max_clock_mhz:
+        fixed, used = _with_facts(target, {"max_clock_mhz": known.max_clock_mhz}), f"{known.max_clock_mhz:,} MHz"
+    elif target.xcds < known.xcds and clock_mhz * target.xcds <= _ABOVE_MAXIMUM * known.max_clock_mhz * known.xcds:
+        fixed, used = _with_facts(target, {"xcds": known.xcds}), f"{known.xcds} XCDs"
+    else:
+        doubt = f"{stated}: rates per clock and shares of cycles are unreliable"
+        return ObservedTarget(target, (*found.notes, doubt))
+    return ObservedTarget(fixed, (*found.notes, f"{stated}: {used} are used"))
 
 
 def _corrected(known: Target, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:

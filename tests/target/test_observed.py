@@ -6,7 +6,7 @@ import pytest
 
 from rocm_perf_lab.rocprof.recording import AgentRecord
 from rocm_perf_lab.target.catalog import TargetError, load_target, target_names
-from rocm_perf_lab.target.observed import observed_target
+from rocm_perf_lab.target.observed import ObservedTarget, observed_target, with_implied_clock
 
 MI300X = load_target("mi300x")
 
@@ -116,3 +116,32 @@ def test_a_workload_of_an_mi350_with_half_of_its_units_is_corrected() -> None:
     assert found.notes[-1] == (
         "the recording describes its GPU wrongly: compute units 128 (used: 256), shader engines 16 (used: 32)"
     )
+
+
+def test_a_clock_above_the_recorded_maximum_is_explained_by_the_catalog() -> None:
+    slow = observed_target("gfx942", "AMD Instinct MI300X", {**WHOLE, "max_engine_clk_fcompute": 1400}, MI300X)
+
+    found = with_implied_clock(slow, 2000.0)
+
+    assert (slow.target.max_clock_mhz, found.target.max_clock_mhz) == (1400, 2100)
+    assert found.target.peaks.lds_gb_per_s == pytest.approx(MI300X.peaks.lds_gb_per_s)
+    assert found.notes[-1] == ("counters imply a clock of 2,000 MHz, above the maximum of 1,400 MHz: 2,100 MHz are used")
+
+
+def test_counters_of_more_xcds_than_recorded_are_explained_by_the_catalog() -> None:
+    """A partition of one XCD: counters summed over 8 XCDs at 2 GHz would be a clock of 16 GHz."""
+    part = observed_target("gfx942", "AMD Instinct MI300X", {"cu_count": 38, "num_xcc": 1, "num_shader_banks": 4}, MI300X)
+
+    found = with_implied_clock(part, 16_000.0)
+
+    assert found.target.xcds == 8
+    assert found.notes[-1].endswith("8 XCDs are used")
+
+
+def test_an_unexplained_clock_marks_the_figures_that_depend_on_it() -> None:
+    found = with_implied_clock(ObservedTarget(MI300X), 50_000.0)
+
+    assert found.target == MI300X
+    assert "unreliable" in found.notes[-1]
+    assert with_implied_clock(ObservedTarget(MI300X), 2200.0) == ObservedTarget(MI300X)
+    assert with_implied_clock(ObservedTarget(MI300X), None) == ObservedTarget(MI300X)

@@ -15,13 +15,14 @@ from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
 from rocm_perf_lab.jobs.run_directory import TIMELINE
 from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.implied_clock import implied_clock_mhz
 from rocm_perf_lab.profiling.populations import dispatches_like, resources_of_code
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.recorded_code import code_architecture, profile_with_code
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
-from rocm_perf_lab.target.observed import ObservedTarget, observed_target
+from rocm_perf_lab.target.observed import ObservedTarget, observed_target, with_implied_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -164,7 +165,8 @@ def target_of_trace(
         return observed_target(architecture, agent.product_name, agent.properties, preferred)
     if not agent.name and (found := _named_by_counters((trace, *counted), preferred)) is not None:
         return found
-    return observed_target(agent.name, agent.product_name, agent.properties, preferred)
+    observed = observed_target(agent.name, agent.product_name, agent.properties, preferred)
+    return with_implied_clock(observed, implied_clock_mhz((trace, *counted), observed.target.xcds))
 
 
 def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTarget | None:
