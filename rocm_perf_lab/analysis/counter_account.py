@@ -15,7 +15,7 @@ from rocm_perf_lab.analysis.launch_account import LaunchShape, launch_rate_share
 from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, Reassignment, Source, TimePart, UnitUse
 from rocm_perf_lab.analysis.missing_counters import missing_counters
 from rocm_perf_lab.analysis.unit_pressure import CountedKernel, unit_pressures
-from rocm_perf_lab.analysis.wave_states import WaveStates, wave_states
+from rocm_perf_lab.analysis.wave_states import WaveStates, clocks_per_count, wave_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +95,11 @@ def _idle(kernel: CountedKernel, shape: LaunchShape, duration_ns: float | None) 
     clock = kernel.clock
     outside = 1 - clock.active
     if duration_ns and clock.clocks and outside >= _LEAST_SHARE:
-        text = f"wavefronts are in flight for {clock.active:.0%} of the {duration_ns / 1000:.2f} us of a dispatch"
+        busy_us = clock.clocks / kernel.target.max_clock_mhz
+        text = (
+            f"wavefronts are in flight for {clock.clocks:,.0f} clocks, {busy_us:.2f} us at the maximum clock, of the "
+            f"{duration_ns / 1000:.2f} us of a dispatch"
+        )
         yield _part(Cause.LAUNCH_OVERHEAD, outside, 0.85 if kernel.counted.emulated else 0.65, text)
     units = kernel.counted.events("SQ_BUSY_CU_CYCLES")
     busy = kernel.per_unit(units)
@@ -224,8 +228,11 @@ def _has_conflicts(kernel: CountedKernel) -> bool:
 
 def _missing_waves(kernel: CountedKernel, profile: Profile) -> float:
     """Return the share of the wavefront slots that the launch could fill, but that are empty on average."""
-    held = kernel.metric("achieved_occupancy")
+    cycles = kernel.counted.events("SQ_WAVE_CYCLES")
+    target = profile.target
+    slots = target.compute_units * target.simds_per_cu * profile.occupancy.max_waves_per_simd
+    held = None if cycles is None else kernel.clock.share(cycles * clocks_per_count(target), slots)
     shape = LaunchShape.of(profile)
     expected = shape.resident_waves(profile.occupancy.waves_per_simd) / profile.occupancy.max_waves_per_simd
-    expected *= 1 - shape.idle_units
+    expected *= (1 - shape.idle_units) * kernel.clock.active
     return 0.0 if held is None or not expected else max(0.0, 1 - held / expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.analysis.ledger_document import LedgerPart  # noqa: TC001  (a field of a model)
+from rocm_perf_lab.analysis.thread_trace_document import ThreadTracePart  # noqa: TC001  (a field of a model)
 from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
 from rocm_perf_lab.rocprof.counter_catalogue import Certificate  # noqa: TC001  (a field of a model)
@@ -170,128 +171,6 @@ class HeadroomPart(Part):
     speedup: float
     critical_path_speedup: float
     limited_by: str
-
-
-class TracedTime(Part):
-    """Cycles of traced wavefronts: `cycles` is latency + idle, `stall` is part of latency, `share` is relative to all cycles."""
-
-    hits: int
-    cycles: int
-    latency: int
-    stall: int
-    idle: int
-    share: float
-
-
-class TracedLine(TracedTime):
-    """One source line. `caused_cycles`: its own cycles without charged waits, plus stalls its instructions caused elsewhere."""
-
-    source: str
-    hidden_cycles: int = 0
-    """Waiting cycles during which other wavefronts used the SIMD. Shortening them does not save time."""
-    caused_cycles: float
-    waits_for: str | None
-    waits_for_class: str | None
-    waited_cycles: float
-
-
-class StallCharge(Part):
-    """A stall and the instruction that caused it; addresses are relative to the code object."""
-
-    waiting: str
-    waiting_address: int
-    waiting_source: str
-    cause: str
-    cause_address: int
-    cause_source: str
-    counter: str
-    cycles: float
-
-
-class LatencyPart(Part):
-    """Cycles from the issue of a memory operation to its data, for waits that stalled."""
-
-    samples: int
-    mean: float
-    median: float
-    p90: float
-
-
-class HotInstruction(Part):
-    """Instruction with a large share of the time."""
-
-    text: str
-    address: int
-    source: str
-    kind: str
-    hits: int
-    cycles: int
-    stall: int
-    share: float
-    hidden_cycles: int = 0
-    """Waiting cycles during which other wavefronts used the SIMD."""
-    waits_for: str | None = None
-    waits_for_address: int | None = None
-    waits_for_source: str | None = None
-    waited_cycles: float = 0.0
-    """Instruction that caused most of its stall, and for how many cycles."""
-
-
-class LoopPart(Part):
-    """Loop from its first instruction to the branch back; cycles are summed over all traced wavefronts."""
-
-    source: str
-    first_address: int
-    last_address: int
-    turns: int
-    turns_per_entry: float
-    cycles: int
-    cycles_per_turn: float
-    share: float
-
-
-class TimeBalancePart(Part):
-    """Composition of cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
-
-    instructions: int
-    """Latency + idle of all instructions: the sum over `classes`, and over `lines`."""
-    waves: int
-    """Lifetimes of the wavefronts that were read."""
-    overlapped: int
-    """Counted for several instructions of one wavefront at once (GFX10 and later)."""
-    behind_last: int
-    """From the end of the last instruction to the end of the wavefront; negative if the instruction ends later."""
-    unplaced: int
-    """Instructions outside this kernel's code."""
-    without_file: int
-    """In the code totals but in no readable wave file."""
-
-
-class ThreadTracePart(Part):
-    """Analysis of a thread trace. Cycles are of the shader clock, summed over the traced wavefronts."""
-
-    folder: str
-    kernel: str | None
-    time_kind: Literal["emulated", "measured"]
-    waves: int
-    total: TracedTime
-    classes: dict[str, TracedTime]
-    lines: tuple[TracedLine, ...]
-    charged: dict[str, float]
-    charges: tuple[StallCharge, ...]
-    wait_cycles: int
-    unattributed_cycles: float
-    memory_latency: dict[str, LatencyPart]
-    hot_spots: tuple[HotInstruction, ...]
-    loops: tuple[LoopPart, ...] = ()
-    hidden_fraction: float | None = None
-    """Share of all cycles spent waiting while another wavefront used the SIMD; the remaining waiting is exposed."""
-    waves_per_simd: float | None = None
-    """Mean wavefronts per active SIMD of the traced shader engines."""
-    shader_clock_hz: float | None = None
-    time_balance: TimeBalancePart | None = None
-    limits: tuple[str, ...]
-    """Limits of the trace."""
 
 
 class AnalysisDocument(Document):

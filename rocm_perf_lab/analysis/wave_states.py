@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 _QUAD = 4
+_LANES_PER_SIMD = 16
 _FETCH_CLOCKS = 40.0
 """Latency of an instruction fetch that hits; longer fetches are misses."""
 _TYPICAL_CLOCKS = {"SQ_INSTS_VMEM": 800.0, "SQ_INSTS_LDS": 100.0, "SQ_INSTS_SMEM": 200.0}
@@ -52,7 +53,7 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
     if waits is None or not waits[0]:
         return None
     cycles, waiting = waits[0], min(1.0, waits[1] / waits[0])
-    quad = _QUAD if target.wave_limits.wave_size == 64 else 1
+    quad = clocks_per_count(target)
     ready = counted.together("SQ_WAVE_CYCLES", "SQ_WAIT_INST_ANY")
     issuing = counted.together("SQ_WAVE_CYCLES", "SQ_ACTIVE_INST_ANY")
     issue = min(1.0 - waiting, ready[1] / ready[0]) if ready and ready[0] else 0.0
@@ -85,6 +86,11 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
         has_levels=has_levels,
         wavefront_clocks=_lifetime(counted, quad),
     )
+
+
+def clocks_per_count(target: Target) -> int:
+    """Return the clocks per count of wavefront cycles: quad-cycles on architectures whose wavefronts have 64 lanes."""
+    return _QUAD if target.wave_limits.wave_size == _QUAD * _LANES_PER_SIMD else 1
 
 
 def _lifetime(counted: CountedEvents, quad: int) -> float | None:

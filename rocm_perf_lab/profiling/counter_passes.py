@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _EVERYWHERE = frozenset({"SQ_INSTS_SALU", "SQ_INSTS_SMEM", "SQ_INSTS_FLAT", "SQ_INSTS_LDS", "SQ_INSTS_VMEM"})
 """Counters of the instruction mix that all architectures have, including those without a metric for them."""
 
+_LEVELS = frozenset({"SQ_INST_LEVEL_VMEM", "SQ_INST_LEVEL_LDS", "SQ_INST_LEVEL_SMEM", "SQ_IFETCH_LEVEL", "SQ_LEVEL_WAVES"})
+"""Counters of operations in flight, whose integral over time is in the accumulator."""
+_ACCUMULATOR = "SQ_ACCUM_PREV_HIRES"
+
 
 class CounterPassError(LabError):
     """A counter that no block of the architecture has."""
@@ -50,7 +54,17 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
             chosen = {}
             passes.append(chosen)
         chosen.update(dict.fromkeys(group))
-    return tuple(tuple(one) for one in passes)
+    return tuple(_with_accumulator(one) for one in passes)
+
+
+def _with_accumulator(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the counters of a pass with the accumulator after its level counter: rocprofv3 fills the slots in this order."""
+    ordered = []
+    for name in names:
+        ordered.append(name)
+        if name in _LEVELS and _ACCUMULATOR not in names:
+            ordered.append(_ACCUMULATOR)
+    return tuple(ordered)
 
 
 def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
