@@ -122,8 +122,8 @@ def _arrivals(waves: Sequence[WaveTimes], exposures: Sequence[Integral], is_barr
     if not parts:
         none = np.zeros(0, np.int64)
         return _Arrivals(none, none, none, none, none, none, np.zeros(0))
-    wave, positions, places, arrivals, releases, executed = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _Arrivals(wave, positions, places, arrivals, releases, executed, np.concatenate(exposed))
+    members, positions, places, arrivals, releases, executed = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _Arrivals(members, positions, places, arrivals, releases, executed, np.concatenate(exposed))
 
 
 def _spread(table: _Arrivals, last: Integers, waits: NDArray[np.bool_], waves: int) -> tuple[Integral, ...]:

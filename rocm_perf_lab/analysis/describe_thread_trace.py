@@ -5,19 +5,27 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.analysis.documents import (
+from rocm_perf_lab.analysis.thread_trace_document import (
+    AccessPacePart,
     HotInstruction,
     LatencyPart,
     LoopPart,
     StallCharge,
     ThreadTracePart,
     TimeBalancePart,
+    TraceCoveragePart,
     TracedLine,
+    TracedLoss,
+    TracedPlace,
+    TracedSimd,
     TracedTime,
+    TracedTimePart,
+    TracePhasesPart,
 )
 
 if TYPE_CHECKING:
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.analysis.trace_budget import LostTime, SimdUse, TraceBudget
     from rocm_perf_lab.analysis.traced_lines import HotSpot, LineTime
     from rocm_perf_lab.analysis.traced_loops import LoopTime
     from rocm_perf_lab.analysis.wait_charges import Charge
@@ -65,7 +73,57 @@ def thread_trace_part(traced: ThreadTrace) -> ThreadTracePart:
         waves_per_simd=traced.waves_per_simd,
         shader_clock_hz=traced.shader_clock_hz,
         time_balance=TimeBalancePart(**asdict(traced.balance)),
+        simd_time=_simd_time(traced.budget) if traced.budget is not None else None,
+        phases=TracePhasesPart(**asdict(traced.phases)) if traced.phases is not None else None,
+        coverage=TraceCoveragePart(**asdict(traced.coverage)),
+        launch_gap_clocks=traced.gaps.median if traced.gaps is not None else None,
         limits=traced.limits,
+    )
+
+
+def _simd_time(budget: TraceBudget) -> TracedTimePart:
+    return TracedTimePart(
+        binding=budget.binding,
+        units={str(unit): share for unit, share in budget.use.items()},
+        co_issue=budget.co_issue,
+        exposed=budget.exposed,
+        losses=tuple(_loss(lost) for lost in budget.lost),
+        unexplained=budget.unexplained,
+        simds=tuple(_simd(simd) for simd in budget.simds),
+        vector_pace=AccessPacePart(**asdict(budget.vector_pace)) if budget.vector_pace is not None else None,
+        lds_pace=AccessPacePart(**asdict(budget.lds_pace)) if budget.lds_pace is not None else None,
+        lds_excess=budget.lds_excess,
+        barriers=budget.barriers,
+        barrier_late_clocks=budget.barrier_late_clocks,
+        requested_bytes_per_clock=budget.requested_bytes_per_clock,
+    )
+
+
+def _loss(lost: LostTime) -> TracedLoss:
+    places = tuple(
+        TracedPlace(
+            text=place.row.text if place.row is not None else "",
+            address=place.row.address if place.row is not None else None,
+            source=place.row.source if place.row is not None else "",
+            share=place.share,
+        )
+        for place in lost.places
+    )
+    return TracedLoss(cause=str(lost.cause), share=lost.share, gain=lost.gain, places=places)
+
+
+def _simd(simd: SimdUse) -> TracedSimd:
+    return TracedSimd(
+        engine=simd.place.engine,
+        compute_unit=simd.place.compute_unit,
+        simd=simd.place.simd,
+        waves=simd.waves,
+        span=simd.span,
+        busy={str(unit): clocks for unit, clocks in simd.busy.items()},
+        binding=simd.binding,
+        beside=simd.beside,
+        exposed=simd.exposed,
+        empty=simd.empty,
     )
 
 

@@ -178,7 +178,7 @@ class _Book:
 
     def gain(self, times: SimdTimes) -> Floats:
         """Return the exposed time in which any wavefront waits for each cause."""
-        gains = self.table().sum(axis=1)
+        gains: Floats = self.table().sum(axis=1)
         for cause, spans in self._spans.items():
             of_wave: dict[int, list[tuple[Integers, Integers]]] = defaultdict(list)
             for wave, span in spans:
