@@ -252,7 +252,7 @@ class _Process:
             start_ns, end_ns = self._times(cells, _TIMES, len(cells["Start_Timestamp"]))
             count = len(start_ns)
             unknown = np.full(count, _UNKNOWN, np.int64)
-            codes, texts = (cells["Direction"] if "Direction" in cells else cells["Operation"]).codes()
+            codes, texts = cells[_named(file, cells, "Direction", "Operation")].codes()
             numbers = np.array([directions.setdefault(text, len(directions)) for text in texts] or [0], np.int64)
             parts.append({
                 "process": np.zeros(count, np.int64),
@@ -357,3 +357,15 @@ def _first_of_each(cells: Cells, key: str) -> Cells:
         return cells
     rows = np.sort(first)
     return {name: column.take(rows) for name, column in cells.items()}
+
+
+def _named(file: Path, cells: Cells, *names: str) -> str:
+    """Return the first of several names of a column that a file uses.
+
+    Raises:
+        CsvError: The file has none of them.
+    """
+    found = next((name for name in names if name in cells), None)
+    if found is None:
+        raise CsvError(f"no column {' or '.join(names)}", where=str(file), hint="pass the file as rocprofv3 wrote it")
+    return found

@@ -23,6 +23,7 @@ _OTHER_NAMES = {
     "Hitcount": "Hit", "CodeObj": "Codeobj", "PC_Issued": "Issued", "PC_Stalled": "Stalled", "Stall_Reasons": "NotIssuedReasons",
 }  # fmt: skip
 """Alternative column names."""
+_LIMIT = 1 << 56
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,22 @@ def _is_label(entry: Sequence[Any], text_at: int) -> bool:
 
 
 def _number(entry: Sequence[Any], at: Mapping[str, int], name: str) -> int:
-    return int(entry[at[name]] or 0) if at.get(name, len(entry)) < len(entry) else 0
+    return _counted(entry[at[name]]) if at.get(name, len(entry)) < len(entry) else 0
+
+
+def _counted(value: Any) -> int:
+    """Return a number of a row; sums of such numbers must fit into 64 bits."""
+    number = int(value or 0)
+    if abs(number) >= _LIMIT:
+        raise OverflowError(f"{number} is too large")
+    return number
 
 
 def _samples(entry: Sequence[Any], at: Mapping[str, int]) -> PcSamples:
     reasons = entry[at["NotIssuedReasons"]] if "NotIssuedReasons" in at else None
     return PcSamples(
         service=str(entry[at["ServiceType"]]) if "ServiceType" in at else "",
-        issued=int(entry[at["Issued"]] or 0),
-        stalled=int(entry[at["Stalled"]] or 0),
-        reasons=tuple(int(count) for count in reasons) if isinstance(reasons, list) else (),
+        issued=_counted(entry[at["Issued"]]),
+        stalled=_counted(entry[at["Stalled"]]),
+        reasons=tuple(_counted(count) for count in reasons) if isinstance(reasons, list) else (),
     )
