@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.analysis.critical_path import CriticalPath
+    from rocm_perf_lab.analysis.timeline import Timeline
     from rocm_perf_lab.profiling.selection import RankedKernel
     from rocm_perf_lab.rocprof.trace import Trace
 
@@ -107,19 +108,21 @@ class ApplicationOverview:
         return sum(kernel.calls for kernel in self.kernels)
 
 
-def application_overview(trace: Trace, ranked: Sequence[RankedKernel], diagnosis: Diagnosis) -> ApplicationOverview:
+def application_overview(
+    trace: Trace, ranked: Sequence[RankedKernel], path: CriticalPath, timeline: Timeline, critical_shares: Mapping[str, float]
+) -> ApplicationOverview:
     """Return the overview of a run.
 
     Args:
         trace: The run.
         ranked: Its kernels, see :func:`rocm_perf_lab.profiling.selection.rank_kernels`.
-        diagnosis: Its critical path and time line.
+        path: Critical path of the run.
+        timeline: Time line of the run.
+        critical_shares: Share of the critical path by mangled name.
     """
-    path, timeline = diagnosis.critical_path, diagnosis.timeline
     work = _Work.of(trace, ranked)
     timed = bool(work.end_ns.any()) and timeline.wall_ns > 0
     gpus = _gpus(trace, work)
-    by_kernel = _exclusive(work.only_dispatches(), work.symbol[: work.dispatches])
     by_group = _exclusive(work, work.group)
     kernels = tuple(
         KernelUse(
@@ -129,13 +132,13 @@ def application_overview(trace: Trace, ranked: Sequence[RankedKernel], diagnosis
             total_ns=kernel.total_ns,
             median_ns=float(np.median(trace.dispatches.duration_ns[kernel.dispatches])),
             share=kernel.share,
-            exposed_ns=by_kernel.get(number, 0),
+            exposed_ns=kernel.exposed_ns,
             active_ns=_active(work, np.sort(kernel.dispatches)),
-            critical_share=diagnosis.critical_shares.get(kernel.mangled_name, 0.0),
+            critical_share=critical_shares.get(kernel.mangled_name, 0.0),
             is_helper=kernel.is_helper,
             kind=_kind(kernel),
         )
-        for number, kernel in enumerate(ranked, start=1)
+        for kernel in ranked
     )
     idle = [1 - gpu.busy_ns / timeline.wall_ns for gpu in gpus if gpu.busy_ns] if timed else []
     return ApplicationOverview(
@@ -159,37 +162,27 @@ def _kind(kernel: RankedKernel) -> WorkKind:
 
 @dataclass(frozen=True)
 class _Work:
-    """Dispatches, then copies, in columns. `symbol` numbers kernels from 1 (0: not ranked, or a copy)."""
+    """Dispatches, then copies, in columns; `group` is 0 for dispatches that are not ranked."""
 
     dispatches: int
     agent: Integers
     start_ns: Integers
     end_ns: Integers
-    symbol: Integers
     group: Integers
 
     @classmethod
     def of(cls, trace: Trace, ranked: Sequence[RankedKernel]) -> _Work:
         dispatches, copies = trace.dispatches, trace.memory_copies
-        symbol = np.zeros(len(dispatches), np.int64)
         group = np.zeros(len(dispatches), np.int64)
-        for number, kernel in enumerate(ranked, start=1):
-            symbol[kernel.dispatches] = number
+        for kernel in ranked:
             group[kernel.dispatches] = _COMMUNICATION_GROUP if is_communication(kernel.name) else _COMPUTE_GROUP
         return cls(
             len(dispatches),
             _same_gpu(trace)[np.concatenate([dispatches.agent, _gpu_of_copies(trace)])],
             np.concatenate([dispatches.start_ns, copies.start_ns]),
             np.concatenate([np.maximum(dispatches.end_ns, dispatches.start_ns), np.maximum(copies.end_ns, copies.start_ns)]),
-            np.concatenate([symbol, np.zeros(len(copies), np.int64)]),
             np.concatenate([group, np.full(len(copies), _COPY_GROUP)]),
         )
-
-    def chosen(self, rows: NDArray[np.bool_] | Integers) -> _Work:
-        return _Work(0, *(column[rows] for column in (self.agent, self.start_ns, self.end_ns, self.symbol, self.group)))
-
-    def only_dispatches(self) -> _Work:
-        return self.chosen(np.arange(self.dispatches))
 
 
 def _gpu_of_copies(trace: Trace) -> Integers:

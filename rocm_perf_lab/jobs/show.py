@@ -11,6 +11,7 @@ from rich.text import Text
 from rocm_perf_lab.analysis.diagnosis import NOT_TAKEN
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
+from rocm_perf_lab.jobs.show_ledger import ledger_lines
 from rocm_perf_lab.optimize.guards import warnings_of
 from rocm_perf_lab.tracking.store import ui_command
 
@@ -33,6 +34,7 @@ _NS_PER_US = 1000.0
 _NS_PER_MS = 1e6
 _NS_SHOWN_AS_SUCH = 10
 _THREE_DIGITS = 100
+_WIDEST = 120
 
 
 def time_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = None) -> str:
@@ -73,7 +75,7 @@ def runtime_text(runtime_ns: float, time_kind: str) -> str:
 
 
 def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:
-    """Print one kernel: time, instructions, resources, occupancy, roofline, bottleneck, findings and result."""
+    """Print one kernel: time, instructions, resources, occupancy, roofline, findings, result, and the ledger of lost time."""
     if console.quiet:
         return  # building the table takes a while even if it is not shown
     profile, diagnosis = profiled.profile, profiled.diagnosis
@@ -97,10 +99,6 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
     table.add_row("roofline", _roofline(profiled))
-    bottleneck = diagnosis.bottleneck
-    table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
-    for reason in bottleneck.reasons:
-        table.add_row("", Text(reason))
     for warning in diagnosis.stability.warnings:
         table.add_row("[yellow]warning[/]", Text(warning))
     for note in profile.notes:
@@ -113,6 +111,8 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
         outcome = "correct" if profiled.verification.passed else "WRONG"
         table.add_row("result", Text(f"{outcome}: {profiled.verification}"))
     console.print(table)
+    for line in ledger_lines(diagnosis.ledger, width=min(console.width, _WIDEST)):
+        console.print(line, soft_wrap=True)
     if isinstance(diagnosis.thread_trace, Unavailable):
         if not diagnosis.thread_trace.reason.startswith(NOT_TAKEN):
             console.print(Text(f"no thread trace: {diagnosis.thread_trace.reason}"), soft_wrap=True)

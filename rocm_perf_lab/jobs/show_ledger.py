@@ -25,8 +25,8 @@ _LABEL = 28
 _NUMBER = 9
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _THREE_DIGITS = 100
-_SMALLEST_OF_UNIT = 10.0
-"""A unit is used from 10 of it on; below, the next smaller one has more digits."""
+_SMALLEST_OF_UNIT = 5.0
+"""A unit is used from 5 of it on; below, the next smaller one has more digits."""
 _SOURCES = {
     "counters": "counters",
     "thread_trace": "thread trace",
@@ -112,7 +112,8 @@ def _verdict(ledger: Ledger, width: int) -> list[Text]:
     else:
         against = "not known: see missing"
     confidence = f" (confidence {ledger.confidence:.0%})" if ledger.confidence else ""
-    return [*labelled("roof", against, width), *labelled("verdict", f"{ledger.verdict}{confidence}", width, most_lines=3)]
+    verdict = ledger.verdict.replace("_", " ") + confidence
+    return [*labelled("roof", against, width), *labelled("verdict", verdict, width, most_lines=3)]
 
 
 def _table(ledger: Ledger, width: int, verbose: bool) -> list[Text]:

@@ -1,7 +1,7 @@
 """Discovery of recorded files: what each given file, and each file in a given directory, contains.
 
 Files are classified by content; names decide only where the content is ambiguous. A directory with a decoded thread trace or with
-PC samples of the trace viewer is one item. Hidden directories are skipped.
+PC samples of the trace viewer is one item.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CODE = "code.json"
 """Instructions of a decoded thread trace, or of PC samples in the form of the viewer."""
 EXPECTED = "expected: output of rocprofv3 (.db, .json, .csv, ui_output_*), rocprof, rocprofv2 or rocprof-compute"
+PASSES = ".rocpd_profile"
+"""Directory of the databases in a run of rocm-perf-lab; other hidden directories are skipped."""
 _ELF_MAGIC, _BUNDLE_MAGICS = b"\x7fELF", (b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 _CODE_ENDINGS = (".out", ".hsaco", ".co", ".elf", ".o", ".so")
 _SOURCE_ENDINGS = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh", ".inc", ".py", ".s", ".cl"})
@@ -161,7 +163,7 @@ def _items(path: Path) -> Iterator[Path]:
         return
     for directory, directories, files in os.walk(path):
         here = Path(directory)
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        directories[:] = sorted(name for name in directories if not name.startswith(".") or name == PASSES)
         if CODE in files and _is_viewer_directory(here):
             yield here
             files = [name for name in files if name.endswith(_CODE_ENDINGS)]
@@ -222,14 +224,14 @@ def _kind_of_csv(path: Path, *, given: bool) -> FileKind | str | None:
 
 
 def _kind_of_json(path: Path, *, given: bool) -> FileKind | str | None:
-    from rocm_perf_lab.rocprof.json_files import is_results, other_document
+    from rocm_perf_lab.rocprof.json_files import OWN_DOCUMENT, is_results, other_document
 
     if is_results(path):
         has_copy = path.suffix == ".gz" and path.with_suffix("").is_file()
         return "compressed copy of the file next to it" if has_copy else FileKind.JSON
     other = other_document(path)
     if other is not None:
-        return f"this is {other}"
+        return f"this is {other}" if given or other != OWN_DOCUMENT else None
     return "not JSON of rocprofv3" if given else None
 
 

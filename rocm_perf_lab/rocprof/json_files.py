@@ -21,10 +21,11 @@ ROOT = "rocprofiler-sdk-tool"
 COLLECT = "collect it with: rocprofv3 --kernel-trace -f json -- APP"
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEAD_BYTES = 1 << 16
+OWN_DOCUMENT = "a document of rocm-perf-lab"
 _OTHERS = (
     ("rocprofiler-sdk-json-tool", "output of the test tool of rocprofiler-sdk"),
     ("traceEvents", "a trace in Chrome's format (written by rocprof, PyTorch and Perfetto tools)"),
-    ("schema_version", "a document of rocm-perf-lab"),
+    ("schema_version", OWN_DOCUMENT),
 )
 
 

@@ -6,17 +6,22 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.application import application_overview
+from rocm_perf_lab.analysis.critical_path import critical_path
 from rocm_perf_lab.analysis.ledger_fusion import fuse
 from rocm_perf_lab.analysis.roofline import Unavailable
 from rocm_perf_lab.analysis.sample_account import sample_account
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
+from rocm_perf_lab.analysis.timeline import timeline
 from rocm_perf_lab.analysis.trace_account import trace_account
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.application import ApplicationOverview
     from rocm_perf_lab.analysis.ledger import Account, Ledger
     from rocm_perf_lab.jobs.analyze.evidence import DetailedEvidence
+    from rocm_perf_lab.rocprof.trace import Trace
 
 _NAMED = 5
 
@@ -63,6 +68,12 @@ def analyze_detail(evidence: DetailedEvidence, pattern: str | None) -> DetailAna
         notes.append(f"{len(others)} more kernels were recorded: choose one with --kernel ({demangle(others[0])[:60]})")
     found = traced if isinstance(traced, ThreadTrace) else None
     return DetailAnalysis(demangle(symbol) or "unnamed kernel", symbol, found, ledger, tuple(notes))
+
+
+def overview_of_copies(trace: Trace) -> ApplicationOverview:
+    """Return the overview of a run without dispatches."""
+    path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)
+    return application_overview(trace, (), path, timeline(path.graph, trace.regions), {})
 
 
 def _symbols(evidence: DetailedEvidence) -> list[str]:

@@ -35,8 +35,7 @@ def overview_lines(
     return [
         *_gpus(overview, gpu, time_kind, width),
         *_kernels(overview, chosen, width, verbose),
-        *_group("comm", overview.communication, "communication kernels", width),
-        *_group("copies", overview.copies, "copies", width),
+        *_exchange(overview, width),
         *_path(overview, width),
     ]
 
@@ -67,6 +66,8 @@ def _use(overview: ApplicationOverview, time_kind: str) -> str:
 
 
 def _kernels(overview: ApplicationOverview, chosen: str | None, width: int, verbose: bool) -> list[Text]:
+    if not overview.kernels:
+        return []
     shown = list(overview.kernels) if verbose else list(overview.kernels[:_ROWS])
     marked = next((kernel for kernel in overview.kernels if kernel.mangled_name == chosen), None)
     if marked is not None and marked not in shown:
@@ -105,17 +106,28 @@ def _row(*cells: str) -> str:
     return "".join(f"{cell:>{size}}" for cell, (_, size) in zip(cells, _COLUMNS, strict=True))
 
 
+def _exchange(overview: ApplicationOverview, width: int) -> list[Text]:
+    if overview.communication is None and overview.copies is None:
+        return labelled("comm", "no communication kernels, no copies", width)
+    return [
+        *_group("comm", overview.communication, "communication kernels", width),
+        *_group("copies", overview.copies, "copies", width),
+    ]
+
+
 def _group(label: str, group: WorkGroup | None, what: str, width: int) -> list[Text]:
     if group is None:
         return labelled(label, f"no {what}", width)
     if group.exposed_share is None:
         return labelled(label, f"{group.count:,} {what} without times", width)
-    size = f" of {group.size_bytes / 1e9:,.3g} GB" if group.size_bytes else ""
+    size = f" of {_size(group.size_bytes)}" if group.size_bytes else ""
     text = f"{group.count:,} {what}{size}, {duration_text(group.total_ns)}: {group.exposed_share:.0%} exposed"
     return labelled(label, f"{text} ({duration_text(group.exposed_ns)})", width)
 
 
 def _path(overview: ApplicationOverview, width: int) -> list[Text]:
+    if not overview.kernels:
+        return []
     if overview.critical_path_ns is None or overview.wall_ns is None:
         return labelled("path", "critical path unknown: the recording has no times", width)
     text = f"critical path {duration_text(overview.critical_path_ns)} of {duration_text(overview.wall_ns)}: "
@@ -127,6 +139,11 @@ def _path(overview: ApplicationOverview, width: int) -> list[Text]:
             break
         text += f"{', ' if number else ''}{short_name(kernel.name, min(room, 24))}{share}"
     return labelled("path", text.rstrip(": "), width, most_lines=1)
+
+
+def _size(size_bytes: int) -> str:
+    scale, unit = next(((s, u) for s, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if size_bytes >= s), (1.0, "B"))
+    return f"{size_bytes / scale:,.3g} {unit}"
 
 
 def _number(count: int, noun: str) -> str:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.jobs.analyze.results import RecordingAnalysis
     from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
-_WIDEST = 120
+_NARROWEST, _WIDEST = 80, 120
 _NOTES = 3
 _NAME_LINES = 2
 
@@ -28,7 +29,7 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
     """Print the screen, readable from 80 columns; `verbose` prints everything that it abbreviates, and the thread trace."""
     if console.quiet:
         return
-    width = min(console.width, _WIDEST)
+    width = max(_NARROWEST, min(console.width, _WIDEST))
     for line in recording_lines(found, width=width, verbose=verbose):
         console.print(line, soft_wrap=True)
     if verbose and found.thread_trace is not None:
@@ -76,7 +77,7 @@ def _kernel(profile: Profile, diagnosis: Diagnosis, time_kind: str, width: int) 
     return [
         *labelled("kernel", name, width, most_lines=_NAME_LINES),
         *labelled("", ", ".join(filter(None, facts)), width),
-        *labelled("time", _time(diagnosis, time_kind), width),
+        *labelled("time", _time(diagnosis, time_kind, profile.timing_errors), width),
     ]
 
 
@@ -95,14 +96,17 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
     return lines
 
 
-def _time(diagnosis: Diagnosis, time_kind: str) -> str:
+def _time(diagnosis: Diagnosis, time_kind: str, errors: TimingErrors | None) -> str:
     spread = diagnosis.stability
     if spread.median_ns == 0:
         return "not in the recording"
     text = f"{duration_text(spread.median_ns)} {time_kind}"
+    if errors is not None:
+        low, high = errors.around(spread.median_ns)
+        text += f", {duration_text(low)} to {duration_text(high)} expected on a GPU"
     if spread.runs > 1:
         text += f", median of {spread.runs:,}"
-    if spread.median_interval_ns is not None:
+    if spread.median_interval_ns is not None and spread.median_interval_ns[0] < spread.median_interval_ns[1]:
         low, high = spread.median_interval_ns
         text += f" (95 %: {duration_text(low)} to {duration_text(high)})"
     return text
