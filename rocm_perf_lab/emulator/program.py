@@ -73,6 +73,11 @@ class Program:
         return tuple(sorted((i for b in self.blocks for i in b.instructions), key=lambda i: i.address))
 
     @cached_property
+    def depends_on_order(self) -> bool:
+        """Whether atomics on device memory round or return the old value."""
+        return any(_is_order_dependent(instruction) for instruction in self.instructions)
+
+    @cached_property
     def block_at(self) -> Mapping[int, BasicBlock]:
         """Blocks by their first address."""
         return {block.address: block for block in self.blocks}
@@ -202,7 +207,7 @@ def results_depend_on_order(program: Program) -> bool:
 
     This is the case if atomics on device memory round or return the old value. Integer atomics without return commute.
     """
-    return any(_is_order_dependent(instruction) for instruction in program.instructions)
+    return program.depends_on_order
 
 
 def _is_order_dependent(instruction: Instruction) -> bool:
