@@ -31,6 +31,9 @@ METRICS_FILE = Path(__file__).with_name("metrics.yaml")
 _ALL = "1"
 """Upper bound of every share."""
 _ROUNDING = 1.001
+_SHOWN = 4
+_PART = re.compile(r"^(TCC_EA0?_(?:RD|WR)REQ|GL2C_EA_(?:RD|WR)REQ)_(?:32|64|96)B")
+"""Counter of the requests of one size among those of a counter without size."""
 _OLD_NAMES = {"FetchSize": "FETCH_SIZE", "WriteSize": "WRITE_SIZE"}
 _SOURCES = {
     "RC": "rocprofiler-compute",
@@ -67,6 +70,8 @@ class MetricValue:
     value: float | None
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    is_lower_bound: bool = False
+    """True if counters of the sum were not collected; `notes` lists them."""
 
 
 class _Row(BaseModel):
@@ -164,20 +169,59 @@ def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts
 
     Counters of one pass are preferred; only event counts are combined from several passes. If counters are missing, counters that
     rocprofv3 derives from them are used. `TCC_HIT`, which is summed over its instances, replaces `TCC_HIT_sum`, and
-    `SQ_WAVES_sum` (its name on RDNA) replaces `SQ_WAVES`.
+    `SQ_WAVES_sum` (its name on RDNA) replaces `SQ_WAVES`. A sum without some of its terms is a lower bound.
     """
     found = _from_passes(metric, passes, facts)
     if found.value is not None:
         return found
     complete = [_with_other_names(counters) for counters in passes]
     found = _from_passes(metric, complete, facts)
-    if found.value is not None or metric.otherwise is None:
+    if found.value is not None:
         return found
-    other = _from_passes(metric.otherwise, complete, facts)
-    if other.value is None:
-        return found
+    other = _from_passes(metric.otherwise, complete, facts) if metric.otherwise is not None else None
+    if metric.otherwise is None or other is None or other.value is None:
+        bounds = [_lower_bound(one, complete, facts) for one in (metric, metric.otherwise) if one is not None]
+        return max((bound for bound in bounds if bound is not None), key=lambda bound: bound.value or 0, default=found)
     note = f"{metric.name} is from {', '.join(metric.otherwise.counters)}, which the profiler derives"
     return replace(other, notes=(note, *other.notes))
+
+
+def _lower_bound(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue | None:
+    """Return the metric without the counters that were not collected if they only add to it; None if they do not."""
+    if metric.kind != "events":
+        return None
+    values = {name: value for one in reversed(passes) for name, value in one.items()}
+    missing = [name for name in metric.counters if name not in metric.assume_zero and name not in values]
+    if not missing or len(missing) == len(metric.counters):
+        return None
+    least = {**values, **dict.fromkeys(missing, 0.0)}
+    for name in missing:
+        slopes = _slopes(metric, least, facts, name)
+        whole = _PART.sub(r"\1", name)
+        if slopes is None or not math.isclose(*slopes, rel_tol=1e-9, abs_tol=1e-9):
+            return None
+        if slopes[0] < 0 and (whole == name or whole not in values):
+            return None
+        if slopes[0] < 0:
+            least[name] = values[whole]  # requests that are counted in the whole: all of them may be of the smaller size
+    found = _evaluate(metric, least, facts)
+    if not found.value:
+        return None
+    note = f"{metric.name} is a lower bound: {', '.join(missing[:_SHOWN])} not collected"
+    note += f", and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    return replace(found, notes=(note, *found.notes), is_lower_bound=True)
+
+
+def _slopes(metric: Metric, values: Mapping[str, float], facts: Mapping[str, float], name: str) -> tuple[float, float] | None:
+    """Return the changes of a metric for the first and the second count of one counter; None if it is undefined."""
+    try:
+        none, one, two = (
+            float(evaluate(metric.expression, {**facts, **values, name: count}, where=f"metric {metric.name}"))
+            for count in (0.0, 1.0, 2.0)
+        )
+    except ExpressionError:
+        return None
+    return one - none, two - one
 
 
 def _with_other_names(counters: Mapping[str, float]) -> dict[str, float]:

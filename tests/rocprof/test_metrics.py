@@ -70,9 +70,45 @@ def test_cycles_of_the_device_are_divided_by_its_xcds() -> None:
 
 
 def test_a_missing_counter_is_not_zero() -> None:
-    found = evaluate_metric(GFX942["dram_write_bytes"], [{"TCC_EA0_WRREQ_sum": 5.0}], FACTS)
+    found = evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT_sum": 5.0}], FACTS)
 
-    assert (found.value, found.reason) == (None, "not collected: TCC_EA0_WRREQ_64B_sum")
+    assert (found.value, found.reason) == (None, "not collected: TCC_MISS_sum")
+
+
+@pytest.mark.parametrize(
+    ("name", "counters", "least"),
+    [
+        ("dram_write_bytes", {"TCC_EA0_WRREQ_sum": 5.0}, 5 * 32),  # a request writes 32 or 64 bytes
+        ("dram_read_bytes", {"TCC_EA0_RDREQ_sum": 100.0}, 100 * 32),  # reads 32, 64 or 128 bytes
+        ("dram_read_bytes", {"TCC_EA0_RDREQ_sum": 100.0, "TCC_EA0_RDREQ_32B_sum": 10.0}, 90 * 64 + 10 * 32),
+        ("dram_bytes", {"FETCH_SIZE": 8.0}, 8192),
+        ("vector_flops_f32", {"SQ_INSTS_VALU_FMA_F32": 5.0, "SQ_INSTS_VALU_ADD_F32": 3.0}, 64 * (2 * 5 + 3)),
+        ("vector_ops_int", {"SQ_INSTS_VALU_INT64": 2.0}, 128),
+    ],
+)
+def test_a_sum_without_some_of_its_terms_is_a_lower_bound(name: str, counters: dict[str, float], least: float) -> None:
+    found = evaluate_metric(GFX942[name], [counters], FACTS)
+
+    assert (found.value, found.is_lower_bound, found.reason) == (least, True, None)
+    assert found.notes[0].startswith(f"{name} is a lower bound: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "counters"),
+    [
+        ("lds_bytes", {"SQ_LDS_IDX_ACTIVE": 5.0}),  # conflicts are subtracted
+        ("valu_share", {"SQ_INSTS_VALU": 5.0, "SQ_INSTS": 10.0}),  # matrix instructions are subtracted
+        ("vector_l1_hit_rate", {"TCP_TOTAL_CACHE_ACCESSES_sum": 5.0}),
+        ("vmem_utilisation", {"SQ_ACTIVE_INST_FLAT": 5.0, "GRBM_GUI_ACTIVE": 80.0}),  # cycles
+        ("flops", {"SQ_WAVES": 1.0}),
+        ("vector_ops_int", {"SQ_INSTS_VALU_INT64": 0.0}),  # nothing is known
+    ],
+)
+def test_other_metrics_with_missing_counters_have_no_bound(name: str, counters: dict[str, float]) -> None:
+    found = evaluate_metric(GFX942[name], [counters], FACTS)
+
+    assert (found.value, found.is_lower_bound) == (None, False)
+    assert "not collected" in (found.reason or "")
 
 
 @pytest.mark.parametrize(
