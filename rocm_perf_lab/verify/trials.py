@@ -178,10 +178,13 @@ def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
 
 
 def next_scalars(description: KernelDescription, values: Sequence[float]) -> tuple[ScalarChoice, ...]:
-    """Return choices in which one float is half of a given value, with all other floats zero: it may be compared with it."""
+    """Return choices in which one float is on either side of a given value, with all other floats zero.
+
+    A rewrite may compare it with this value.
+    """
     names = _float_params(description)
-    halves = [ScalarChoice({name: value / 2}, {}) for name in names for value in values]
-    return tuple(_alone(description, halves)) if len(names) > 1 else tuple(halves)
+    near = [ScalarChoice({name: factor * value}, {}) for name in names for value in values for factor in (0.5, 2.0)]
+    return tuple(_alone(description, near)) if len(names) > 1 else tuple(near)
 
 
 def _float_params(description: KernelDescription) -> list[str]:
