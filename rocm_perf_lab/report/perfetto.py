@@ -7,18 +7,19 @@ tracks, because slices of one track must not cross.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes
+from rocm_perf_lab.report.perfetto_events import BEGIN, COUNTER, END, NO_FLOW, Events, encoded, slices
 from rocm_perf_lab.report.protobuf import Message
 from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_SLICES = 200_000
 _SEQUENCE = 1
 _CLEARED, _NEEDS_INTERNED = 1, 2
-_BEGIN, _END, _COUNTER = 1, 2, 4
 _LAUNCH_FLOW = 1 << 62
+_MOST_LAUNCHES = 6
+"""Arrows from one API call; a graph launches more kernels."""
 
 
 class PerfettoError(LabError):
@@ -88,12 +90,12 @@ class _Writer:
         self._names: dict[str, int] = {}
         self._packets: list[bytes] = []
         self._tracks = 0
-        self._kernel_names = [demangle(kernel.name) for kernel in trace.kernels]
-        self._flows = self._critical_flows()
+        self._flows = self._arrows()
+        self._packet(Message().integer(13, _CLEARED))
+        self._node_names = self._names_of_nodes()
 
     def content(self) -> bytes:
         """Return the whole file."""
-        self._packet(Message().integer(13, _CLEARED))
         processes = [self._process_track(index) for index in range(len(self._trace.processes))]
         self._critical_track()
         self._queue_tracks(processes)
@@ -102,14 +104,15 @@ class _Writer:
         self._host_tracks(processes)
         return b"".join(self._packets)
 
-    def _critical_flows(self) -> dict[int, list[int]]:
-        """Return the flow ids of each shown node of the critical path: one arrow to the next node."""
-        flows: dict[int, list[int]] = {}
-        nodes = [node for node in self._critical.nodes.tolist() if self._shown[node]]
-        for number, (before, after) in enumerate(pairwise(nodes), start=1):
-            flows.setdefault(before, []).append(number)
-            flows.setdefault(after, []).append(number)
-        return flows
+    def _arrows(self) -> Integers:
+        """Return ids of each node's arrows, shape (n_nodes, 3): from and to its neighbours on the critical path, its launch."""
+        arrows = np.full((len(self._graph), 3), NO_FLOW, np.int64)
+        path = self._critical.nodes[self._shown[self._critical.nodes]]
+        arrows[path[1:], 0] = np.arange(1, len(path))
+        arrows[path[:-1], 1] = np.arange(1, len(path))
+        launched = self._graph.launched_by >= 0
+        arrows[launched, 2] = _LAUNCH_FLOW + np.flatnonzero(launched)
+        return arrows
 
     # Tracks
 
@@ -134,9 +137,8 @@ class _Writer:
     def _critical_track(self) -> None:
         nodes = self._critical.nodes[self._shown[self._critical.nodes]]
         if len(nodes):
-            track = self._track("Critical path")
-            for node in nodes.tolist():
-                self._slice(track, self._label(node), int(self._graph.start_ns[node]), int(self._graph.end_ns[node]))
+            times = (self._graph.start_ns[nodes] - self._origin, self._graph.end_ns[nodes] - self._origin)
+            self._packets.append(encoded(slices(self._track("Critical path"), *times, self._node_names[nodes])))
 
     def _queue_tracks(self, processes: Sequence[int]) -> None:
         dispatches = self._trace.dispatches
@@ -160,13 +162,22 @@ class _Writer:
             self._node_tracks(title, processes[process], members)
 
     def _node_tracks(self, title: str, parent: int, nodes: Integers) -> None:
-        start, end = self._graph.start_ns[nodes].tolist(), self._graph.end_ns[nodes].tolist()
+        start, end = self._graph.start_ns[nodes] - self._origin, self._graph.end_ns[nodes] - self._origin
+        detail, details, numbers = self._details(nodes)
         for number, members in enumerate(_without_overlap(start, end), start=1):
             track = self._track(title if number == 1 else f"{title}, overlapping {number}", parent=parent)
-            for member in members:
-                node = int(nodes[member])
-                flows = [*self._flows.get(node, ()), *([_LAUNCH_FLOW + node] if self._graph.launched_by[node] >= 0 else ())]
-                self._slice(track, self._label(node), start[member], end[member], self._facts(node), flows)
+            own = nodes[members]
+            events = slices(
+                track,
+                start[members],
+                end[members],
+                self._node_names[own],
+                detail=detail[members],
+                details=details,
+                flows=self._flows[own],
+                numbers={key: values[members] for key, values in numbers.items()},
+            )
+            self._packets.append(encoded(events))
 
     def _counter_tracks(self, processes: Sequence[int]) -> None:
         dispatches = self._trace.dispatches
@@ -180,87 +191,74 @@ class _Writer:
                 track = self._track(
                     f"{name}, agent {found.id}", parent=processes[process], described=Message().message(8, Message())
                 )
-                for member in members.tolist():
-                    row = int(column.dispatch[member])
-                    self._count(track, int(dispatches.start_ns[row]), float(column.value[member]))
-                    self._count(track, max(int(dispatches.end_ns[row]), int(dispatches.start_ns[row])), 0.0)
+                rows = column.dispatch[members]
+                start = dispatches.start_ns[rows]
+                events = slices(track, start, np.maximum(dispatches.end_ns[rows], start), np.zeros(len(rows), np.int64))
+                values = np.stack([column.value[members], np.zeros(len(rows))], axis=1).ravel()
+                counted = replace(events, kind=np.full(len(values), COUNTER), time=events.time - self._origin, value=values)
+                self._packets.append(encoded(counted))
 
     def _host_tracks(self, processes: Sequence[int]) -> None:
         regions = self._trace.regions
         launched = np.flatnonzero((self._graph.launched_by >= 0) & self._shown)
-        flows: dict[int, list[int]] = {}
-        for node, call in zip(launched.tolist(), self._graph.launched_by[launched].tolist(), strict=True):
-            flows.setdefault(call, []).append(_LAUNCH_FLOW + node)
+        calls, place, counts = np.unique(self._graph.launched_by[launched], return_inverse=True, return_counts=True)
+        # The n-th kernel that a call launched is in column n.
+        order = np.argsort(place.ravel(), kind="stable")
+        column = np.arange(len(launched)) - np.repeat(np.cumsum(counts) - counts, counts)
+        flows = np.full((len(regions), min(int(counts.max(initial=0)), _MOST_LAUNCHES)), NO_FLOW, np.int64)
+        fits = column < flows.shape[1]
+        flows[calls[place.ravel()[order]][fits], column[fits]] = _LAUNCH_FLOW + launched[order][fits]
+        names = self._interned(regions.names)[regions.name] if len(regions) else np.zeros(0, np.int64)
         keys = np.stack([regions.process[self._calls], regions.thread[self._calls]], axis=1)
         for (process, thread), members in _groups(keys, self._calls):
-            start, end = regions.start_ns[members].tolist(), np.maximum(regions.start_ns, regions.end_ns)[members].tolist()
-            for number, rows in enumerate(_nested(start, end), start=1):
+            start, end = regions.start_ns[members], np.maximum(regions.start_ns, regions.end_ns)[members]
+            times = np.stack([end, start], axis=1) - self._origin
+            for number, found in enumerate(_nested(start.tolist(), end.tolist()), start=1):
                 title = f"Host thread {thread}" + (f", overlapping {number}" if number > 1 else "")
                 track = self._track(title, parent=processes[process])
-                for kind, row in rows:
-                    call = int(members[row])
-                    if kind == _BEGIN:
-                        self._begin(track, regions.names[int(regions.name[call])], start[row], (), flows.get(call, ()))
-                    else:
-                        self._end(track, end[row])
+                kind, row = np.array(found, np.int64).T
+                own = members[row]
+                begins = (kind == BEGIN).astype(np.int64)
+                nothing = np.zeros(len(row), np.int64)
+                self._packets.append(encoded(Events(track, kind, times[row, begins], names[own], nothing, flows=flows[own])))
 
-    # Events
+    # Names and details
 
-    def _label(self, node: int) -> str:
-        identity = int(self._graph.identity[node])
-        if identity < self._graph.dispatches:
-            return self._kernel_names[int(self._trace.dispatches.kernel[identity])]
-        copies = self._trace.memory_copies
-        return copies.directions[int(copies.direction[identity - self._graph.dispatches])]
+    def _interned(self, names: Sequence[str]) -> Integers:
+        """Return the number of each name, and define new ones."""
+        numbers = np.zeros(len(names), np.int64)
+        for position, name in enumerate(names):
+            if name not in self._names:
+                self._names[name] = len(self._names) + 1
+                defined = Message().message(2, Message().integer(1, self._names[name]).text(2, name))
+                self._packet(Message().message(12, defined).integer(13, _NEEDS_INTERNED))
+            numbers[position] = self._names[name]
+        return numbers
 
-    def _facts(self, node: int) -> Iterator[tuple[str, Any]]:
-        identity = int(self._graph.identity[node])
-        yield "slack_ns", int(self._critical.node_slack_ns[node])
-        if identity < self._graph.dispatches:
-            dispatches = self._trace.dispatches
-            yield "grid", " x ".join(map(str, dispatches.grid[identity].tolist()))
-            yield "workgroup", " x ".join(map(str, dispatches.workgroup[identity].tolist()))
-            yield "stream", int(dispatches.stream[identity])
-        else:
-            yield "bytes", int(self._trace.memory_copies.size_bytes[identity - self._graph.dispatches])
+    def _names_of_nodes(self) -> Integers:
+        """Return the number of the name of each node: its kernel, or the direction of a copy."""
+        dispatches, copies = self._trace.dispatches, self._trace.memory_copies
+        kernels = self._interned([demangle(kernel.name) for kernel in self._trace.kernels])
+        directions = self._interned(copies.directions)
+        by_identity = np.concatenate([kernels[dispatches.kernel], directions[copies.direction]])
+        numbers: Integers = by_identity[self._graph.identity]
+        return numbers
 
-    def _slice(
-        self,
-        track: int,
-        name: str,
-        start: int,
-        end: int,
-        facts: Iterable[tuple[str, Any]] = (),
-        flows: Sequence[int] = (),
-    ) -> None:
-        self._begin(track, name, start, facts, flows)
-        self._end(track, end)
-
-    def _begin(self, track: int, name: str, time: int, facts: Iterable[tuple[str, Any]], flows: Sequence[int]) -> None:
-        event = Message().integer(9, _BEGIN).integer(11, track)
-        interned = None
-        if name not in self._names:
-            self._names[name] = len(self._names) + 1
-            interned = Message().message(2, Message().integer(1, self._names[name]).text(2, name))
-        event.integer(10, self._names[name])
-        for flow in flows:
-            event.fixed(47, flow)
-        for key, value in facts:
-            annotation = Message().text(10, key)
-            event.message(4, annotation.integer(4, value) if isinstance(value, int) else annotation.text(6, str(value)))
-        packet = self._timed(time)
-        if interned is not None:
-            packet.message(12, interned)
-        self._packet(packet.integer(13, _NEEDS_INTERNED).message(11, event))
-
-    def _end(self, track: int, time: int) -> None:
-        self._packet(self._timed(time).message(11, Message().integer(9, _END).integer(11, track)))
-
-    def _count(self, track: int, time: int, value: float) -> None:
-        self._packet(self._timed(time).message(11, Message().integer(9, _COUNTER).integer(11, track).real(44, value)))
-
-    def _timed(self, time: int) -> Message:
-        return Message().integer(8, time - self._origin)
+    def _details(self, nodes: Integers) -> tuple[Integers, list[bytes], dict[str, Integers]]:
+        """Return the number of each node's annotations, the annotations, and those that are single numbers by name."""
+        dispatches, copies = self._trace.dispatches, self._trace.memory_copies
+        identity = self._graph.identity[nodes]
+        numbers = {"slack_ns": self._critical.node_slack_ns[nodes]}
+        if len(identity) and identity[0] >= self._graph.dispatches:
+            numbers["bytes"] = copies.size_bytes[identity - self._graph.dispatches]
+            return np.zeros(len(nodes), np.int64), [b""], numbers
+        columns = [*dispatches.grid[identity].T, *dispatches.workgroup[identity].T, dispatches.stream[identity]]
+        detail, first = _numbered(columns)
+        details = []
+        for row in identity[first].tolist():
+            grid, workgroup = (" x ".join(map(str, sizes[row].tolist())) for sizes in (dispatches.grid, dispatches.workgroup))
+            details.append(_annotated(grid=grid, workgroup=workgroup, stream=int(dispatches.stream[row])))
+        return detail, details, numbers
 
     def _packet(self, packet: Message) -> None:
         self._packets.append(Message().message(1, packet.integer(10, _SEQUENCE)).content)
@@ -278,21 +276,45 @@ def _groups(keys: Integers, members: Integers) -> Iterator[tuple[tuple[int, ...]
         yield tuple(value), members[rows]
 
 
-def _without_overlap(start: Sequence[int], end: Sequence[int]) -> list[list[int]]:
+def _numbered(columns: Sequence[Integers]) -> tuple[Integers, Integers]:
+    """Number the different rows of a table; return the number of each row, and the first row of each number."""
+    numbers = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if len(column) and column.min() != column.max():
+            values, place = np.unique(column, return_inverse=True)
+            _, numbers = np.unique(numbers * len(values) + place.ravel(), return_inverse=True)
+            numbers = numbers.ravel()
+    _, first = np.unique(numbers, return_index=True)
+    return numbers, first
+
+
+def _annotated(**facts: int | str) -> bytes:
+    """Return annotations of an event."""
+    event = Message()
+    for key, value in facts.items():
+        annotation = Message().text(10, key)
+        event.message(4, annotation.integer(4, value) if isinstance(value, int) else annotation.text(6, value))
+    return event.content
+
+
+def _without_overlap(start: Integers, end: Integers) -> list[Integers]:
     """Distribute positions (sorted by start) to the fewest tracks without overlap."""
     from heapq import heappop, heappush
 
+    if np.all(end[:-1] <= start[1:]):
+        return [np.arange(len(start))]
+    ends = end.tolist()
     tracks: list[list[int]] = []
     free: list[tuple[int, int]] = []
-    for position, begin in enumerate(start):
+    for position, begin in enumerate(start.tolist()):
         if free and free[0][0] <= begin:
             _, track = heappop(free)
         else:
             track = len(tracks)
             tracks.append([])
         tracks[track].append(position)
-        heappush(free, (end[position], track))
-    return tracks
+        heappush(free, (ends[position], track))
+    return [np.array(track) for track in tracks]
 
 
 def _nested(start: Sequence[int], end: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -302,15 +324,15 @@ def _nested(start: Sequence[int], end: Sequence[int]) -> list[list[tuple[int, in
     for position in sorted(range(len(start)), key=lambda p: (start[p], -end[p])):
         for track, stack in zip(tracks, stacks, strict=True):
             while stack and end[stack[-1]] <= start[position]:
-                track.append((_END, stack.pop()))
+                track.append((END, stack.pop()))
             if not stack or end[position] <= end[stack[-1]]:
                 break
         else:
             track, stack = [], []
             tracks.append(track)
             stacks.append(stack)
-        track.append((_BEGIN, position))
+        track.append((BEGIN, position))
         stack.append(position)
     for track, stack in zip(tracks, stacks, strict=True):
-        track.extend((_END, position) for position in reversed(stack))
+        track.extend((END, position) for position in reversed(stack))
     return tracks

@@ -6,7 +6,16 @@ A Perfetto trace uses few messages and four encoding rules, which do not justify
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.signedinteger[Any]]
+
+_LONGEST_VARINT = 10
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 
 
@@ -66,3 +75,22 @@ class Message:
             self._parts.append(value & 0x7F | 0x80)
             value >>= 7
         self._parts.append(value)
+
+
+def varint_width(values: Integers) -> int:
+    """Return the number of bytes that every one of these 64-bit integers fits into as a varint."""
+    if not len(values):
+        return 1
+    if int(values.min()) < 0:
+        return _LONGEST_VARINT
+    return max(1, -(-int(values.max()).bit_length() // 7))
+
+
+def padded_varints(values: Integers, width: int) -> NDArray[np.uint8]:
+    """Return integers as varints of equal length, shape (n, width); decoders accept leading groups of zero bits."""
+    shifts = np.minimum(np.arange(0, 7 * width, 7), 63).astype(np.uint64)
+    groups = (values.astype(np.int64).view(np.uint64)[:, None] >> shifts).astype(np.uint8) & np.uint8(0x7F)
+    if width == _LONGEST_VARINT:
+        groups[:, -1] &= 1
+    groups[:, :-1] |= 0x80
+    return groups
