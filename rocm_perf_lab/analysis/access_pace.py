@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.ledger import HardwareUnit
     from rocm_perf_lab.analysis.simd_time import WaveTimes
     from rocm_perf_lab.analysis.traced_units import UnitTable
+    from rocm_perf_lab.analysis.wait_charges import WaveWaits
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _STALLED_CLOCKS = 8
@@ -69,6 +70,47 @@ class Accesses:
     def ideal_ends(self) -> Integers:
         """Return the time at which a unit without conflicts would have served each access."""
         return served(self.issued, self.clocks)[1]
+
+
+@dataclass(frozen=True)
+class LoadsInFlight:
+    """Loads of the later half of the trace, when caches and translations are warm."""
+
+    loads: int
+    latency: float
+    """Median clocks from issue to data."""
+    bytes_per_clock: float
+    """Useful bytes of loads and stores per clock and compute unit, for full wavefronts."""
+
+
+def loads_in_flight(
+    waves: Sequence[WaveTimes], waits: Sequence[WaveWaits | None], is_plain: Integers, units: Sequence[Accesses]
+) -> LoadsInFlight | None:
+    """Return latency and throughput of the loads that wavefronts waited for, of the compute unit with most accesses.
+
+    Args:
+        waves: Wavefronts with instructions.
+        waits: Their waits for counters.
+        is_plain: 1 for rows that access vector memory and are no atomics or spills.
+        units: Accesses to vector memory of each compute unit.
+    """
+    busiest = max(units, key=lambda one: len(one.issued), default=None)
+    if busiest is None or not len(busiest.issued):
+        return None
+    members = set(np.unique(busiest.wave).tolist())
+    parts = []
+    for number, (one, wait) in enumerate(zip(waves, waits, strict=True)):
+        if wait is not None and number in members:
+            loads = is_plain[one.rows[wait.links.causes]] == 1
+            parts.append((one.issued[wait.links.causes[loads]], wait.returns[loads]))
+    issued, returned = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (np.zeros(0), np.zeros(0))
+    if not len(issued):
+        return None
+    start = np.median(issued)
+    later = issued >= start
+    span = float(returned[later].max() - start)
+    size = float(busiest.size[busiest.issued >= start].sum())
+    return LoadsInFlight(int(later.sum()), float(np.median((returned - issued)[later])), size / span if span > 0 else 0.0)
 
 
 def accesses(waves: Sequence[WaveTimes], table: UnitTable, unit: HardwareUnit) -> tuple[Accesses, ...]:

@@ -39,8 +39,12 @@ _LINKED, _BARRIER, _END = UNEXPLAINED + 1, UNEXPLAINED + 2, UNEXPLAINED + 3
 """Rows whose cause depends on other instructions."""
 _ATOMIC = re.compile(r"atomic|ds_(?:add|sub|min|max|inc|dec|cmpst|and|or|xor|wrxchg|cmpswap)_")
 _STORE = re.compile(r"_store|_wb(l2)?\b")
+_SLOW = re.compile(r"_(exp|log|rcp|rsq|sqrt|sin|cos|readlane|readfirstlane|permlane|accvgpr)|_f64|_dpp|_sdwa")
+_MARKS = ("is_wait", "is_barrier", "is_store", "is_plain_memory", "is_vector", "is_matrix")
 _LONGEST_GAP, _LONGEST_BRANCH = 40, 48
 """Clocks. Dependencies and taken branches delay the next attempt less (MI300X thread traces): a longer gap is a fetch miss."""
+_MATRIX_CLOCKS = 128
+"""After a matrix instruction, for which a vector instruction may wait for its result."""
 _CODE_OF = {cause: number for number, cause in enumerate(CAUSES)}
 _STALL_OF_CLASS = {
     "vmem": Cause.MEMORY_BACKPRESSURE,
@@ -66,6 +70,9 @@ class CauseTable:
     """1 if the row only waits or pauses."""
     is_barrier: Integers
     is_store: Integers
+    is_vector: Integers
+    """1 for vector instructions, without matrix and transcendental ones; `is_matrix` marks matrix instructions."""
+    is_matrix: Integers
     is_plain_memory: Integers
     """1 for vector memory operations that are no spills or atomics."""
 
@@ -89,7 +96,7 @@ def cause_table(rows: Sequence[InstructionRow], numbers: int) -> CauseTable:
     """
     stall = np.full(numbers, _CODE_OF[Cause.DEPENDENCY], np.int64)
     wait = np.full(numbers, UNEXPLAINED, np.int64)
-    marks = {name: np.zeros(numbers, np.int64) for name in ("is_wait", "is_barrier", "is_store", "is_plain_memory")}
+    marks = {name: np.zeros(numbers, np.int64) for name in _MARKS}
     for number, row in enumerate(rows):
         name, kind = row.mnemonic.lower(), instruction_class(row.mnemonic)
         special = _special(name, kind)
@@ -104,6 +111,8 @@ def cause_table(rows: Sequence[InstructionRow], numbers: int) -> CauseTable:
         marks["is_barrier"][number] = special == _BARRIER
         marks["is_store"][number] = kind == "vmem" and bool(_STORE.search(name) or "atomic" in name)
         marks["is_plain_memory"][number] = kind == "vmem" and own is None
+        marks["is_vector"][number] = kind == "valu" and not _SLOW.search(name)
+        marks["is_matrix"][number] = kind == "mfma"
     first = len(rows)
     for category, cause in (
         (Category.VMEM, Cause.MEMORY_LATENCY),
@@ -206,12 +215,14 @@ class _WaveWalk:
             stalls[moved] -= self._exposure.at(one.issued[moved]) - self._exposure.at(one.attempted[moved])
         stall_cause = causes.stall[rows]
         direct = np.where(stall_cause == _BARRIER, _CODE_OF[Cause.BARRIER_IMBALANCE], np.minimum(stall_cause, UNEXPLAINED))
+        unfetched = self._unfetched()
+        direct[unfetched] = _CODE_OF[Cause.INSTRUCTION_CACHE]
         main = direct.copy()
         if waits is not None:
             self._charge_links(book, waits, stalls, main)
         self._charge_end(book, stalls, stall_cause, main)
         book.add(direct, rows, stalls)
-        idle_cause = self._charge_gaps(book)
+        idle_cause = self._charge_gaps(book, unfetched)
         self._charge_imbalance(book)
         spent = (one.issued > one.attempted) & (main != UNEXPLAINED)
         spent[moved] = False
@@ -254,12 +265,28 @@ class _WaveWalk:
         book.add(cause, row, np.array([amount]))
         book.waited(one, cause, np.array([one.last]), np.array([one.wave.end]))
 
-    def _charge_gaps(self, book: _Book) -> Integers:
+    def _unfetched(self) -> Integers:
+        """Return the positions of vector instructions behind another one: nothing but their code can be late.
+
+        Vector instructions have no dependency stalls among themselves; the results of slow and matrix instructions do.
+        """
+        one, causes = self._one, self._causes
+        is_vector = causes.is_vector[one.rows] == 1
+        after = np.flatnonzero(is_vector[1:] & is_vector[:-1]) + 1
+        matrices = one.issued[causes.is_matrix[one.rows] == 1]
+        if len(matrices):
+            before = np.searchsorted(matrices, one.issued[after]) - 1
+            since = one.issued[after] - matrices[np.maximum(before, 0)]
+            after = after[(before < 0) | (since > _MATRIX_CLOCKS)]
+        return after
+
+    def _charge_gaps(self, book: _Book, unfetched: Integers) -> Integers:
         """Charge the gaps before first attempts; return their causes."""
         one = self._one
         gaps = one.attempted - one.free
         weights = self._weight(one.attempted) - self._weight(one.free)
         cause = np.full(len(gaps), _CODE_OF[Cause.DEPENDENCY])
+        cause[unfetched] = _CODE_OF[Cause.INSTRUCTION_CACHE]
         cause[gaps > _LONGEST_GAP] = _CODE_OF[Cause.INSTRUCTION_CACHE]
         jumped = np.flatnonzero(one.wave.instructions[:-1, Column.CATEGORY] == Category.JUMP) + 1
         cause[jumped[gaps[jumped] <= _LONGEST_BRANCH]] = _CODE_OF[Cause.INSTRUCTION_OVERHEAD]

@@ -58,6 +58,8 @@ class TraceCoverage:
     engines: int
     variation: float
     """Coefficient of variation of the wavefronts' lifetimes."""
+    is_partial: bool = False
+    """Whether later wavefronts of the traced compute units are known to be missing."""
 
     @property
     def traced_share(self) -> float | None:
@@ -170,7 +172,7 @@ def analyse(
         hot_spots=hottest_instructions(rows, charges, kinds, hidden, total.cycles),
         loops=found_loops,
         balance=summed,
-        coverage=_coverage(trace.waves, launched_waves),
+        coverage=_coverage(trace, launched_waves),
         budget=trace_budget(trace, trace.rows, found, _architecture(architecture or trace.provenance.architecture, trace)),
         phases=trace_phases(trace.waves, found_loops),
         gaps=launch_gaps(trace),
@@ -186,11 +188,13 @@ def _architecture(name: str | None, trace: AttTrace) -> Architecture | None:
     return architecture_of_code(generation, {row.text for row in trace.rows})
 
 
-def _coverage(waves: Sequence[Wave], launched_waves: float | None) -> TraceCoverage:
+def _coverage(trace: AttTrace, launched_waves: float | None) -> TraceCoverage:
+    waves = trace.waves
     lifetimes = np.array([wave.cycles for wave in waves], dtype=np.float64)
     variation = float(lifetimes.std() / lifetimes.mean()) if len(waves) and lifetimes.mean() > 0 else 0.0
     units = {(wave.key.engine, wave.compute_unit) for wave in waves}
-    return TraceCoverage(len(waves), launched_waves, len(units), len({engine for engine, _ in units}), variation)
+    engines = len({engine for engine, _ in units})
+    return TraceCoverage(len(waves), launched_waves, len(units), engines, variation, trace.provenance.is_partial)
 
 
 def _main_kernel(trace: AttTrace) -> tuple[str | None, tuple[str, ...]]:

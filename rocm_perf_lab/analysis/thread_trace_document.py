@@ -149,6 +149,14 @@ class AccessPacePart(Part):
     access_bytes: float
 
 
+class LoadsInFlightPart(Part):
+    """Loads of the later half of the trace: median latency, and useful bytes of all accesses per clock and compute unit."""
+
+    loads: int
+    latency: float
+    bytes_per_clock: float
+
+
 class TracedTimePart(Part):
     """Budget of the SIMDs' time: the binding unit's share, `losses` and `unexplained` add up to 1."""
 
@@ -162,6 +170,7 @@ class TracedTimePart(Part):
     unexplained: float
     simds: tuple[TracedSimd, ...]
     vector_pace: AccessPacePart | None
+    in_flight: LoadsInFlightPart | None
     lds_pace: AccessPacePart | None
     lds_excess: float
     """Share of the waits for LDS beyond the time of accesses without conflicts."""
@@ -188,6 +197,8 @@ class TraceCoveragePart(Part):
     compute_units: int
     engines: int
     variation: float
+    is_partial: bool = False
+    """Whether later wavefronts of the traced compute units are known to be missing."""
 
 
 class ThreadTracePart(Part):

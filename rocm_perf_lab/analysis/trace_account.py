@@ -9,7 +9,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.cause_catalogue import cause_catalogue
 from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, HardwareUnit, Source, TimePart, UnitUse
+from rocm_perf_lab.analysis.slow_accesses import QUEUED_CLOCKS
 from rocm_perf_lab.analysis.traced_lines import place_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ _COMPLETE = 0.7
 _LONG_PROLOGUE = 0.3
 _VARIED = 0.5
 _MANY_WAVES = 8
+_WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
+_MUCH_WAITING = 0.3
+_PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
 _NANOSECONDS = 1e9
 _MEMORY_MISSING = (
@@ -67,11 +72,12 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
         for unit, share in budget.use.items()
         if share >= _SMALLEST
     )
+    memory = _memory_use(trace, budget, bandwidth, profile)
     waits_for_memory = any(part.cause in (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE) for part in losses)
     return Account(
         source=Source.THREAD_TRACE,
         losses=losses,
-        units=units,
+        units=units if memory is None else (*units, memory),
         missing=(_MEMORY_MISSING,) if waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED) else (),
         notes=_notes(trace, budget),
     )
@@ -114,6 +120,26 @@ def _bandwidth_share(trace: ThreadTrace, budget: TraceBudget, profile: Profile |
     return budget.requested_bytes_per_clock / (peak * 1e9 / profile.target.compute_units / clock)
 
 
+def _memory_use(trace: ThreadTrace, budget: TraceBudget, bandwidth: float | None, profile: Profile | None) -> UnitUse | None:
+    """Return the estimated use of the memory if loads queue for it and the requested bytes come near its bandwidth.
+
+    The trace does not see which cache serves a load; only loads that take much longer than the latency of DRAM count. Counters
+    replace the estimate.
+    """
+    flight = budget.in_flight
+    if flight is None or flight.latency < QUEUED_CLOCKS or bandwidth is None or profile is None:
+        return None
+    achievable = bandwidth / cause_catalogue().achievable["dram"]
+    waiting = sum(lost.share for lost in budget.lost if lost.cause in _WAITS_FOR_MEMORY)
+    if achievable < _BANDWIDTH_SUSPECTED or waiting < _MUCH_WAITING:
+        return None
+    text = (
+        f"a compute unit requests {budget.requested_bytes_per_clock:,.1f} bytes per clock, {bandwidth:.0%} of its share of the"
+        f" memory bandwidth, and its loads queue for {flight.latency:,.0f} clocks (estimated: the trace does not see the caches)"
+    )
+    return UnitUse(HardwareUnit.DRAM, min(1.0, achievable), _evidence(text), reliable=not profile.counter_passes)
+
+
 def _representative(trace: ThreadTrace) -> float:
     """Return how likely the traced wavefronts stand for all of them."""
     coverage = trace.coverage
@@ -121,6 +147,8 @@ def _representative(trace: ThreadTrace) -> float:
     if share is not None and share >= _VARIED:
         return 1.0
     factor = 1.0 if coverage.waves >= _MANY_WAVES else 0.9
+    if coverage.is_partial:
+        factor *= _PARTIAL_CONFIDENCE
     return factor * (0.85 if coverage.variation > _VARIED else 0.95)
 
 

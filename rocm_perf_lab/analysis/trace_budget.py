@@ -11,42 +11,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.analysis.access_pace import AccessPace, accesses, pace
+from rocm_perf_lab.analysis.access_pace import AccessPace, accesses, loads_in_flight, pace
 from rocm_perf_lab.analysis.exposed_waits import CAUSES, UNEXPLAINED, beside_clocks, cause_table, exposed_waits
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.analysis.simd_time import simd_times, wave_times
+from rocm_perf_lab.analysis.slow_accesses import SlowAccesses, lds_excess
 from rocm_perf_lab.analysis.traced_units import NO_UNIT, UNITS, unit_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.analysis.access_pace import Accesses
+    from rocm_perf_lab.analysis.access_pace import Accesses, LoadsInFlight
     from rocm_perf_lab.analysis.exposed_waits import ExposedWaits
     from rocm_perf_lab.analysis.intervals import Floats
     from rocm_perf_lab.analysis.simd_time import Simd, SimdTimes, WaveTimes
     from rocm_perf_lab.analysis.traced_units import UnitTable
-    from rocm_perf_lab.analysis.wait_charges import Waited, WaveWaits
+    from rocm_perf_lab.analysis.wait_charges import Waited
     from rocm_perf_lab.arch.model import Architecture
-    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow
 
 _PLACES = 5
 """Largest locations of a cause that are kept."""
-_LDS_LATENCY_CLOCKS = 64
-"""From the end of an LDS access to its data (MI300X thread traces)."""
-_LDS_TOLERANCE = 32
-_COALESCED_BYTES_PER_CLOCK = 4.5
-"""Below it a saturated compute unit moves less useful data than any level of the memory could deliver to coalesced accesses:
-one address per clock is 4 bytes for dwords; HBM's share of one compute unit is 6 to 8 bytes."""
-_CONFLICTED = 1.5
-"""Ratio of the pace of LDS accesses to the ideal one."""
 _LAUNCH_CLOCKS = 400
 """From the end of a wavefront to the start of the next one on an empty SIMD, at most: 56 to 304 clocks between workgroups in
 MI300X thread traces. A longer gap is a slot that other wavefronts of its workgroup still hold."""
-_FEWEST_SAMPLES = 8
-_SATURATED = 0.1
-"""Share of accesses that must stall for the unit to be at its limit."""
-_AT_LIMIT = 0.8
-"""Share of the time for which a unit at its limit is busy, with its accesses as slow as they are."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +88,7 @@ class TraceBudget:
     unexplained: float
     vector_pace: AccessPace | None
     """Of vector memory accesses that stalled."""
+    in_flight: LoadsInFlight | None
     lds_pace: AccessPace | None
     lds_excess: float
     """Share of the waits for LDS beyond the time of accesses without conflicts."""
@@ -137,18 +126,15 @@ def trace_budget(
     exposed = exposed_waits(waves, waits, times, causes)
     lds, vector = (accesses(waves, table, unit) for unit in (HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE))
     lds_pace, vector_pace = pace(lds), pace(vector)
-    excess = _lds_excess(waves, waits, lds, causes.wait)
-    _tell_apart(exposed, excess, lds_pace, vector_pace if _is_uncoalesced(vector_pace) else None)
+    in_flight = loads_in_flight(waves, waits, causes.is_plain_memory, vector)
+    slow = SlowAccesses(exposed, times, lds, vector, lds_pace, vector_pace, in_flight)
+    excess = lds_excess(waves, waits, lds, causes.wait)
+    slow.tell_waits_apart(excess)
     binding = UNITS.index(times.binding) if times.binding else NO_UNIT
     beside = beside_clocks(times, table, binding)
     exposed.clocks[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside
     exposed.gain[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside.sum()
-    saturated = [(Cause.LDS_BANK_CONFLICTS, HardwareUnit.LDS, lds_pace, lds)]
-    if _is_uncoalesced(vector_pace):
-        saturated.append((Cause.UNCOALESCED_ACCESS, HardwareUnit.VMEM_ISSUE, vector_pace, vector))
-    for cause, unit, found, units in saturated:
-        if found is not None and _is_saturated(found, units):
-            _charge_saturation(exposed, cause, units, _lost_to_pace(found, unit, times))
+    slow.charge_full_units()
     empty = {Cause.LAUNCH_OVERHEAD: 0, Cause.TAIL: 0}
     for simd in times.simds:
         launching = min(simd.empty, _LAUNCH_CLOCKS * len(simd.waves))
@@ -164,6 +150,7 @@ def trace_budget(
         lost=_lost(exposed, rows, times.span, empty),
         unexplained=float(exposed.clocks[UNEXPLAINED].sum()) / times.span,
         vector_pace=vector_pace,
+        in_flight=in_flight,
         lds_pace=lds_pace,
         lds_excess=excess,
         barriers=exposed.barriers.episodes,
@@ -189,85 +176,6 @@ def _lost(exposed: ExposedWaits, rows: Sequence[InstructionRow], span: int, empt
         places = tuple(LostPlace(rows[p] if p < len(rows) else None, float(clocks[p]) / span) for p in largest)
         found.append(LostTime(cause, total / span, min(1.0, max(gain, total) / span), places))
     return tuple(sorted(found, key=lambda lost: (-lost.share, lost.cause)))
-
-
-def _is_uncoalesced(pace: AccessPace | None) -> bool:
-    return pace is not None and pace.samples >= _FEWEST_SAMPLES and pace.bytes_per_clock <= _COALESCED_BYTES_PER_CLOCK
-
-
-def _is_saturated(pace: AccessPace, units: Sequence[Accesses]) -> bool:
-    return pace.samples >= max(_FEWEST_SAMPLES, _SATURATED * sum(len(one.issued) for one in units))
-
-
-def _tell_apart(exposed: ExposedWaits, excess: float, lds: AccessPace | None, uncoalesced: AccessPace | None) -> None:
-    """Move waits whose amount shows conflicts or uncoalesced accesses to these causes."""
-    if lds is not None and lds.samples >= _FEWEST_SAMPLES and lds.slowdown >= _CONFLICTED:
-        excess = max(excess, 1 - 1 / lds.slowdown)
-    _move(exposed, Cause.LDS_LATENCY, Cause.LDS_BANK_CONFLICTS, excess)
-    if uncoalesced is not None:
-        _move(exposed, Cause.MEMORY_BACKPRESSURE, Cause.UNCOALESCED_ACCESS, 1.0)
-
-
-def _lost_to_pace(pace: AccessPace, unit: HardwareUnit, times: SimdTimes) -> float:
-    """Return the clocks that a unit at its limit costs because its accesses are slower than ideal ones; 0 if it has reserves.
-
-    Without the slow accesses, the kernel would be limited by the unit that is busiest then.
-    """
-    real = min(1.0, times.use[unit] * pace.slowdown)
-    if pace.slowdown < _CONFLICTED or real < _AT_LIMIT:
-        return 0.0
-    return max(0.0, real - max(times.use.values())) * times.span
-
-
-def _charge_saturation(exposed: ExposedWaits, cause: Cause, units: Sequence[Accesses], clocks: float) -> None:
-    """Raise the time of a cause to `clocks`, at the expense of all others: they are what a SIMD does behind the full unit."""
-    number = CAUSES.index(cause)
-    mine = float(exposed.clocks[number].sum())
-    others = float(exposed.clocks.sum()) - mine
-    extra = min(clocks - mine, others)
-    weights = sum(np.bincount(one.rows, weights=one.clocks, minlength=exposed.clocks.shape[1]) for one in units)
-    if extra <= 0 or not np.sum(weights):
-        return
-    kept = 1 - extra / others
-    exposed.clocks[:number] *= kept
-    exposed.clocks[number + 1 :] *= kept
-    exposed.gain[:number] *= kept
-    exposed.gain[number + 1 :] *= kept
-    exposed.clocks[number] += extra * weights / np.sum(weights)
-    exposed.gain[number] = max(exposed.gain[number], mine + extra)
-
-
-def _move(exposed: ExposedWaits, cause: Cause, other: Cause, share: float) -> None:
-    source, to = CAUSES.index(cause), CAUSES.index(other)
-    exposed.clocks[to] += share * exposed.clocks[source]
-    exposed.clocks[source] *= 1 - share
-    exposed.gain[to] = max(exposed.gain[to], share * exposed.gain[source])
-    exposed.gain[source] *= 1 - share
-
-
-def _lds_excess(
-    waves: Sequence[WaveTimes], waits: Sequence[WaveWaits | None], units: Sequence[Accesses], wait_cause: Integers
-) -> float:
-    """Return the part of the waits for LDS that accesses without conflicts would not have needed."""
-    ends = [np.zeros(len(one.rows), np.int64) for one in waves]
-    for unit in units:
-        ideal = unit.ideal_ends()
-        for wave in np.unique(unit.wave).tolist():
-            mine = unit.wave == wave
-            ends[wave][unit.position[mine]] = ideal[mine]
-    is_lds = wait_cause == CAUSES.index(Cause.LDS_LATENCY)
-    waited = beyond = 0.0
-    for one, wait, ideal in zip(waves, waits, ends, strict=True):
-        if wait is None:
-            continue
-        causes = wait.links.causes
-        lasts = np.append(wait.links.victims[1:] != wait.links.victims[:-1], True)
-        mine = lasts & is_lds[one.rows[causes]] & (ideal[causes] > 0) & (wait.ends - wait.starts > _LDS_TOLERANCE)
-        spent = (wait.ends - wait.starts)[mine]
-        late = wait.ends[mine] - (ideal[causes[mine]] + _LDS_LATENCY_CLOCKS + _LDS_TOLERANCE)
-        waited += float(spent.sum())
-        beyond += float(np.clip(late, 0, spent).sum())
-    return beyond / waited if waited else 0.0
 
 
 def _requested(units: Sequence[Accesses]) -> float:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.analysis.trace_budget import LostTime, TraceBudget
-from rocm_perf_lab.rocprof.att.model import AttTrace
 from tests.builders.simd_traces import Step, Traced
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.trace_budget import LostTime, TraceBudget
+    from rocm_perf_lab.rocprof.att.model import AttTrace
 
 LOAD = ("global_load_dword v1, v0, s[0:1]", "k.hip:10")
 WAIT = ("s_waitcnt vmcnt(0)", "k.hip:11")
@@ -166,8 +170,7 @@ def test_gaps_are_launch_branch_or_code_that_was_not_fetched() -> None:
     # 16 clocks behind the taken branch, and 4 + 4 in which the branch and s_endpgm issue.
     found = lost(budget)
     assert found["launch_overhead"] == 100
-    assert found["instruction_cache"] == 500
-    assert found["dependency"] == 8
+    assert found["instruction_cache"] == 500 + 8
     assert found["instruction_overhead"] == 16 + 4 + 4
 
 
