@@ -36,7 +36,7 @@ class CsvContent(StrEnum):
     KERNEL_TRACE = "dispatches, sizes by axis"
     COUNTER_ROWS = "a row per dispatch and counter"
     COUNTER_COLUMNS = "a row per dispatch, a column per counter"
-    OPERATIONS = "dispatches without sizes"
+    OPERATIONS = "times of kernels without launch sizes"
     COPIES = "memory copies"
     API_CALLS = "API calls"
     AGENT_INFO = "agents"
@@ -51,13 +51,14 @@ class CsvContent(StrEnum):
         return self in DISPATCHES
 
 
-DISPATCHES = (CsvContent.KERNEL_TRACE, CsvContent.COUNTER_ROWS, CsvContent.COUNTER_COLUMNS, CsvContent.OPERATIONS)
+DISPATCHES = (CsvContent.KERNEL_TRACE, CsvContent.COUNTER_ROWS, CsvContent.COUNTER_COLUMNS)
 """Tables that list dispatches, preferred first."""
 _MARKS: tuple[tuple[CsvContent, frozenset[str]], ...] = (
     (CsvContent.AGENT_INFO, frozenset({"Node_Id", "Agent_Type"})),
     (CsvContent.SYSINFO, frozenset({"gpu_arch"})),
     (CsvContent.PC_SAMPLES, frozenset({"Sample_Timestamp", "Instruction"})),
     (CsvContent.SUMMARY, frozenset({"TotalDurationNs"})),
+    (CsvContent.SUMMARY, frozenset({"Hitcount", "Latency", "Stall"})),
     (CsvContent.SUMMARY, frozenset({"Name", "Calls"})),
     (CsvContent.KERNEL_TRACE, frozenset({"Kernel_Name", "Workgroup_Size_X", "Start_Timestamp"})),
     (CsvContent.COUNTER_ROWS, frozenset({"Dispatch_Id", "Counter_Name", "Counter_Value"})),

@@ -205,7 +205,7 @@ class _Process:
         workgroup, grid = _sizes(cells, count, content)
         columns = {
             "process": np.zeros(count, np.int64),
-            "agent": self._agents_at(cells["Agent_Id"]) if "Agent_Id" in cells else np.full(count, self._agent_at("")),
+            "agent": self._agents_at(cells["Agent_Id"]),
             "kernel": kernel,
             "queue": number("Queue_Id"),
             "stream": number("Stream_Id"),
@@ -291,8 +291,6 @@ def _needed(content: CsvContent) -> tuple[str, ...]:
     if content is CsvContent.KERNEL_TRACE:
         sizes = [f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in _AXES]
         return ("Agent_Id", "Kernel_Name", *_TIMES, *sizes)
-    if content is CsvContent.OPERATIONS:
-        return ("Kernel_Name", *_TIMES)
     # Counters of ROCm 6.2 have no times.
     return ("Agent_Id", "Kernel_Name", "Dispatch_Id", "Workgroup_Size", "Grid_Size")
 
@@ -320,9 +318,7 @@ def _kernels(cells: Cells, count: int) -> tuple[tuple[TracedKernel, ...], Intege
 
 
 def _sizes(cells: Cells, count: int, content: CsvContent) -> tuple[Integers, Integers]:
-    """Return workgroups and grids in work-items, of shape (n, 3); products are along the first axis, unknown ones are 0."""
-    if content is CsvContent.OPERATIONS:
-        return np.zeros((count, 3), np.int64), np.zeros((count, 3), np.int64)
+    """Return workgroups and grids in work-items, of shape (n, 3); products are along the first axis."""
     found = []
     for what in ("Workgroup", "Grid"):
         if content is CsvContent.KERNEL_TRACE:

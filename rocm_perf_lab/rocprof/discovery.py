@@ -31,7 +31,9 @@ _ELF_MAGIC, _BUNDLE_MAGICS = b"\x7fELF", (b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 _CODE_ENDINGS = (".out", ".hsaco", ".co", ".elf", ".o", ".so")
 _SOURCE_ENDINGS = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh", ".inc", ".py", ".s", ".cl"})
 _RAW_TRACE = ".att"
-_HEAD_BYTES = 1 << 16
+_SUMS = "sums over dispatches or instructions"
+_HEAD_BYTES = 1 << 12
+_ELF_MACHINE, _AMDGPU = slice(18, 20), (224).to_bytes(2, "little")
 _SHOWN = 5
 
 
@@ -145,7 +147,7 @@ def discover(paths: Sequence[Path]) -> Recording:
                 unused[item] = kind
             else:
                 others += 1
-    _explain_raw_traces(found, unused)
+    _forget_expected(found, unused)
     recording = Recording(
         tuple(paths),
         tuple((kind, path) for path, kind in found.items()),
@@ -171,7 +173,7 @@ def _items(path: Path) -> Iterator[Path]:
 
 
 def _is_viewer_directory(directory: Path) -> bool:
-    return b'"code"' in _head(directory / CODE)
+    return (directory / "filenames.json").is_file() or b'"code"' in _head(directory / CODE)
 
 
 def _kind_of(path: Path, *, given: bool) -> FileKind | str | None:
@@ -184,8 +186,9 @@ def _kind_of(path: Path, *, given: bool) -> FileKind | str | None:
     head = _head(path)
     if head.startswith(SQLITE_MAGIC):
         return FileKind.DATABASE if is_rocpd(path) else _reason_of_database(path)
-    if head.startswith(_ELF_MAGIC) or head.startswith(_BUNDLE_MAGICS):
-        return FileKind.CODE_OBJECT if given or name.endswith(_CODE_ENDINGS) else None
+    if head.startswith((_ELF_MAGIC, *_BUNDLE_MAGICS)):
+        is_code = head[_ELF_MACHINE] == _AMDGPU if head.startswith(_ELF_MAGIC) else name.endswith(_CODE_ENDINGS)
+        return FileKind.CODE_OBJECT if given or is_code else None
     if head.startswith(b"\x1f\x8b") or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return _kind_of_json(path, given=given)
     if path.suffix == _RAW_TRACE:
@@ -216,7 +219,9 @@ def _kind_of_csv(path: Path, *, given: bool) -> FileKind | str | None:
         case CsvContent.PC_SAMPLES:
             return FileKind.PC_SAMPLES
         case CsvContent.SUMMARY:
-            return "sums over dispatches, which are read from other files"
+            return _SUMS
+        case CsvContent.OPERATIONS:
+            return "times of kernels without launch sizes: pass results_*.csv of the same run"
         case None:
             return "not a table of a ROCm profiler" if given else None
         case _:
@@ -249,10 +254,13 @@ def _reason_of_database(path: Path) -> str:
     return "not a rocpd database"
 
 
-def _explain_raw_traces(found: dict[Path, FileKind], unused: dict[Path, str]) -> None:
-    """Raw traces next to decoded ones need no explanation."""
-    if FileKind.THREAD_TRACE in found.values():
-        for path in [path for path in unused if path.suffix == _RAW_TRACE]:
+def _forget_expected(found: dict[Path, FileKind], unused: dict[Path, str]) -> None:
+    """Forget raw traces next to decoded ones, and sums next to dispatches: their use needs no explanation."""
+    kinds = set(found.values())
+    for path, reason in list(unused.items()):
+        is_decoded = path.suffix == _RAW_TRACE and FileKind.THREAD_TRACE in kinds
+        is_summed = reason == _SUMS and kinds & {FileKind.DATABASE, FileKind.JSON, FileKind.TABLE, FileKind.THREAD_TRACE}
+        if is_decoded or is_summed:
             del unused[path]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.csv_files import is_of_workload
 from rocm_perf_lab.rocprof.merging import merge
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class LoadedRun:
     @property
     def label(self) -> str:
         """Name of the file, or of the directory of several files."""
-        return self.trace.path.name
+        path = self.trace.path
+        return path.parent.name if is_of_workload(path) else path.name
 
     @property
     def traces(self) -> tuple[Trace, ...]:
