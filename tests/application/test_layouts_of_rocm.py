@@ -50,7 +50,7 @@ def fill(database: Database, guid: str, pid: int, *, later_ns: int = 0) -> None:
     for number, name, agent in ((WAVES_OF_4, "SQ_WAVES", 4), (WAVES_OF_5, "SQ_WAVES", 5), (HITS, "TCC_HIT_max", 5)):
         database.counter(number, name, agent)
     t = later_ns
-    database.dispatch(1, 1, t + 1000, t + 2000, agent=4, lds=1024, event=11, stack=21)
+    database.dispatch(1, 1, t + 1000, t + 2000, agent=4, lds=2048, event=11, stack=21, grid=(1000, 3, 1))
     database.dispatch(2, 2, t + 3000, t + 9000, agent=5, event=12, stack=22)
     database.dispatch(3, 1, t + 10_000, t + 14_000, agent=5, lds=2048, scratch=16, event=13, stack=23, grid=(1000, 3, 1))
     database.copy(t + 100, t + 900, 4096, name=COPY_IN, source=0, destination=4, stream=None)
@@ -118,7 +118,7 @@ def test_processes_of_one_file_and_of_several_are_the_same_run(workplace: Workpl
 def counter_pass(path: Path, guid: str, counter: str, value: float, *, start: int, command: str = "./app") -> None:
     """One dispatch of 700 ns with one counter."""
     with Database(path) as database:
-        database.process(guid, 100, command)
+        database.process(guid, 100, command, machine="node 1")
         database.agent(4)
         database.kernel(1, "_Z3addPf", "add(float*)")
         database.counter(7, counter, 4)

@@ -163,7 +163,9 @@ def test_counter_runs_of_a_directory_are_separate_passes(workplace: Workplace) -
         directory = workplace.directory / "counters" / f"pass_{number}"
         directory.mkdir(parents=True)
         guid = make_guid(1_700_000_000_000 + number, f"pass {number}")
-        run = recorded_run(load_target("mi300x"), [dispatch(1000, END, counters=counters)], emulated=False, guid=guid)
+        start = 1_000_000 * number
+        launch = dispatch(start, start + VEC_COPY_NS, counters=counters)
+        run = recorded_run(load_target("mi300x"), [launch], emulated=False, guid=guid)
         write_database(directory / "1_results.db", run)
 
     _, profile = analysed(workplace, "--counters", "counters")

@@ -97,7 +97,7 @@ class Database:
         tables = {plain: f'"{self._name(plain)}"' for plain in ("metadata", *TABLES)}
         self._connection.execute(statement.format(**tables), values)
 
-    def process(self, guid: str, pid: int, command: str = "./app") -> None:
+    def process(self, guid: str, pid: int, command: str = "./app", machine: str | None = None) -> None:
         """Add the tables of one process, which further rows go to, with strings and queue 0 as every run has them."""
         self._guid, self._pid = guid, pid
         self._create()
@@ -106,7 +106,7 @@ class Database:
             f'INSERT INTO "{self._name("metadata")}" (tag, value) VALUES (?, ?)',
             [("schema_version", self._version), ("uuid", "_" + guid.replace("-", "_")), ("guid", guid)],
         )
-        self._row("info_node", id=NODE, hash=NODE, machine_id=f"m-{guid}", hostname="node")
+        self._row("info_node", id=NODE, hash=NODE, machine_id=machine or f"m-{guid}", hostname="node")
         self._row("info_process", id=pid, nid=NODE, ppid=1, pid=pid, command=command, environment='{"HOME": "/root"}')
         self._row("info_thread", id=pid, nid=NODE, pid=pid, tid=pid)
         self._row("info_queue", id=0, name="Default Queue", **self._owner)
