@@ -375,9 +375,10 @@ class TrialPlan:
         for shape in (Shape(dict(self._description.params), "described"), *plan.rows(most)) if revealing else ():
             for kind in revealing:
                 self._attempt(self._trial(shape, kind), "", self._most(_SHARE))
-        constant = [kind for kind in self._kinds if kind.inputs == "constant"] if self.most_trials is None else []
-        for shape in plan.repeating(_BEYOND_16_BITS) if constant else ():
-            self._attempt(self._trial(shape, constant[0]), "", self._policy.instructions // _SHARE_OF_REPEATING)
+        counted = [kind for kind in self._kinds if kind.inputs in ("constant", "exact")] if self.most_trials is None else []
+        for shape in plan.repeating(_BEYOND_16_BITS) if counted else ():
+            for kind in counted:
+                self._attempt(self._trial(shape, kind), "", self._policy.instructions // _SHARE_OF_REPEATING)
 
     def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
         """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""
