@@ -11,7 +11,7 @@ from rocm_perf_lab.core.errors import LabError
 @click.command(short_help="Write the JSON Schemas of all documents.")
 @click.argument("directory", type=click.Path(file_okay=False), default="schemas")
 def schemas(directory: str) -> None:
-    """Write the JSON Schemas of all documents (report, profile, compare, autotune, verify, captures, replays, ...) to DIRECTORY."""
+    """Write the JSON Schemas of all documents (report, profile, series, compare, verify, captures, ...) to DIRECTORY."""
     answer(lambda: _write_schemas(directory))
 
 
@@ -20,6 +20,7 @@ def _write_schemas(directory: str) -> None:
 
     from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
     from rocm_perf_lab.analysis.documents import export_schemas
+    from rocm_perf_lab.analysis.series_document import export_schema as export_series_schema
     from rocm_perf_lab.autotune.document import export_schema
     from rocm_perf_lab.jobs.analyze.document import export_schema as export_report_schema
     from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
@@ -27,7 +28,13 @@ def _write_schemas(directory: str) -> None:
 
     to = Path(directory)
     try:
-        single = (export_report_schema(to), export_compare_schema(to), export_schema(to), export_verify_schema(to))
+        single = (
+            export_report_schema(to),
+            export_compare_schema(to),
+            export_series_schema(to),
+            export_schema(to),
+            export_verify_schema(to),
+        )
         for path in (*export_schemas(to), *single, *export_capture_schemas(to)):
             click.echo(path)
     except OSError as error:
