@@ -25,6 +25,10 @@ _RANK = re.compile(r"^(rank[_-]?)?\d+$", re.IGNORECASE)
 """Directory of one rank of an MPI job."""
 
 
+_NO_LAUNCHER = frozenset({0, 1})
+"""Process ids that say nothing about a common launch: unknown, and the first process of a machine or container."""
+
+
 @dataclass(frozen=True)
 class LoadedRun:
     """One launch of the application: the timed run of all its processes, and repetitions of it that collected counters."""
@@ -131,7 +135,7 @@ def _is_near(one: Path, other: Path) -> bool:
 
 def _are_related(one: Trace, other: Trace) -> bool:
     """Return True if a process of one trace is the parent of one of the other, or a script ran both after each other."""
-    parents = [{process.parent for process in trace.processes} - {0} for trace in (one, other)]
+    parents = [{process.parent for process in trace.processes} - _NO_LAUNCHER for trace in (one, other)]
     pids = [{process.pid for process in trace.processes} for trace in (one, other)]
     if parents[0] & pids[1] or parents[1] & pids[0]:
         return True
