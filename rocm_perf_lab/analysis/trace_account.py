@@ -191,8 +191,7 @@ def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[
     budget = trace.budget
     assert budget is not None
     kind = "emulated" if trace.emulated else "traced"
-    instruction = f", most of it at {lost.places[0].row.text.split(',')[0]}" if lost.places and lost.places[0].row else ""
-    texts = [f"{lost.share:.0%} of the {kind} SIMD time {_WHAT[lost.cause]}{instruction}"]
+    texts = [f"{_WHAT[lost.cause]}: {lost.share:.0%} of the {kind} SIMD time"]
     if lost.cause is Cause.MEMORY_LATENCY:
         if (found := trace.memory_latency.get("vmem")) is not None:
             texts.append(f"a load takes {found.median:,.0f} clocks (90 % below {found.p90:,.0f}, {found.samples:,} waits)")
@@ -220,21 +219,21 @@ def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[
 
 
 _WHAT = {
-    Cause.LAUNCH_OVERHEAD: "passes before the first instruction of wavefronts, after their last one, or without wavefronts",
-    Cause.TAIL: "passes without a wavefront, while others of its workgroup still run",
-    Cause.MEMORY_LATENCY: "every wavefront waits, for vector memory loads",
-    Cause.UNCOALESCED_ACCESS: "every wavefront waits, for uncoalesced vector memory accesses",
-    Cause.MEMORY_BACKPRESSURE: "every wavefront waits, to issue vector memory instructions",
-    Cause.ATOMIC_CONTENTION: "every wavefront waits, for atomics",
-    Cause.STORE_DRAIN: "every wavefront waits, for stores to complete",
-    Cause.REGISTER_SPILLS: "every wavefront waits, for scratch memory",
-    Cause.LDS_BANK_CONFLICTS: "every wavefront waits, for LDS accesses that take longer than conflict-free ones",
-    Cause.LDS_LATENCY: "every wavefront waits, for LDS",
-    Cause.BARRIER_IMBALANCE: "every wavefront waits, at barriers for the last wavefront",
-    Cause.INSTRUCTION_OVERHEAD: "instructions issue while the busiest unit is idle",
-    Cause.DEPENDENCY: "every wavefront waits, for results of its own instructions",
-    Cause.SCALAR_LATENCY: "every wavefront waits, for scalar loads",
-    Cause.INSTRUCTION_CACHE: "every wavefront waits, for code",
+    Cause.LAUNCH_OVERHEAD: "start and end of wavefronts",
+    Cause.TAIL: "no wavefront, while others of its workgroup run",
+    Cause.MEMORY_LATENCY: "all wavefronts wait for vector memory loads",
+    Cause.UNCOALESCED_ACCESS: "all wavefronts wait for uncoalesced accesses",
+    Cause.MEMORY_BACKPRESSURE: "all wavefronts wait to issue vector memory instructions",
+    Cause.ATOMIC_CONTENTION: "all wavefronts wait for atomics",
+    Cause.STORE_DRAIN: "all wavefronts wait for stores to complete",
+    Cause.REGISTER_SPILLS: "all wavefronts wait for scratch memory",
+    Cause.LDS_BANK_CONFLICTS: "all wavefronts wait for LDS accesses with conflicts",
+    Cause.LDS_LATENCY: "all wavefronts wait for LDS",
+    Cause.BARRIER_IMBALANCE: "all wavefronts wait for the last one at a barrier",
+    Cause.INSTRUCTION_OVERHEAD: "other instructions issue while the busiest unit is idle",
+    Cause.DEPENDENCY: "all wavefronts wait for their own results",
+    Cause.SCALAR_LATENCY: "all wavefronts wait for scalar loads",
+    Cause.INSTRUCTION_CACHE: "all wavefronts wait for code",
 }
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from rocm_perf_lab.analysis.traced_lines import UNKNOWN_SOURCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console
 
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+    from rocm_perf_lab.analysis.trace_budget import TraceBudget
     from rocm_perf_lab.analysis.traced_lines import HotSpot, LineTime
     from rocm_perf_lab.analysis.traced_loops import LoopTime
 
@@ -28,9 +31,11 @@ def show_thread_trace(console: Console, traced: ThreadTrace) -> None:
     hottest.add_column("time", justify="right", no_wrap=True)
     hottest.add_column("exposed", justify="right", no_wrap=True)
     hottest.add_column("location and cause of the wait", overflow="fold")
-    for line in traced.lines[:_LINES]:
+    located = [line for line in traced.lines if line.source != UNKNOWN_SOURCE]
+    for line in located[:_LINES]:
         hottest.add_row(*_times(traced, line.spent.cycles, line.hidden_cycles), _line(traced, line))
-    hottest.add_section()
+    if located:
+        hottest.add_section()
     for spot in traced.hot_spots[:_INSTRUCTIONS]:
         hottest.add_row(*_times(traced, spot.row.cycles, spot.hidden_cycles), _instruction(traced, spot))
     console.print(hottest)
@@ -47,6 +52,14 @@ def _summary(traced: ThreadTrace) -> Table:
         f"{each}{traced.issue_fraction:.0%} issuing, {traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle;"
         f" {traced.hidden_fraction:.0%} hidden by other wavefronts of the SIMD",
     )
+    if traced.budget is not None:
+        table.add_row("SIMDs", _simds(traced.budget))
+        table.add_row("lost to", _parts((one.cause.replace("_", " "), one.share) for one in traced.budget.lost))
+    if traced.phases is not None and traced.loops:
+        phases = traced.phases
+        table.add_row(
+            "phases", f"{phases.prologue:.0%} before the first loop, {phases.loops:.0%} in loops, {phases.epilogue:.0%} behind"
+        )
     table.add_row("by class", _parts((kind, spent.share) for kind, spent in traced.classes.items()))
     table.add_row("waits", _waits(traced))
     busy = [
@@ -66,6 +79,12 @@ def _summary(traced: ThreadTrace) -> Table:
     for number, limit in enumerate(traced.limits):
         table.add_row("" if number else "limits", Text(limit))
     return table
+
+
+def _simds(budget: TraceBudget) -> str:
+    """Return the use of the units and the exposed time of the SIMDs: `VALU 32 %, LDS 12 %; all wavefronts wait 40 %`."""
+    units = _parts((str(unit), share) for unit, share in sorted(budget.use.items(), key=lambda item: (-item[1], item[0])))
+    return f"{units or 'idle'}; all wavefronts wait {budget.exposed:.0%}"
 
 
 def _waits(traced: ThreadTrace) -> str:
@@ -99,11 +118,11 @@ def _line(traced: ThreadTrace, line: LineTime) -> Text:
 
 def _instruction(traced: ThreadTrace, spot: HotSpot) -> Text:
     where = f"  {_short(spot.row.source_line)}" if spot.row.source_line else ""
-    text = f"{spot.row.text}{where}"
+    text = f"0x{spot.row.address:x} {spot.row.text}{where}"
     share = spot.waited_cycles / traced.total.cycles
     if spot.waits_for is not None and share >= _WORTH_SAYING:
         cause = f"  {_short(spot.waits_for.source_line)}" if spot.waits_for.source_line else ""
-        text += f"\n  {share:.0%} because of {spot.waits_for.text}{cause}"
+        text += f"\n  {share:.0%} because of 0x{spot.waits_for.address:x} {spot.waits_for.text}{cause}"
     return Text(text)
 
 

@@ -364,18 +364,61 @@ def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> Non
     assert read_kernel_trace(tmp_path, name).provenance.dispatch == 12
 
 
-def test_the_first_readable_directory_of_a_kernel_is_used(tmp_path: Path) -> None:
-    for dispatch in (3, 5):
-        directory_with(tmp_path, complete()).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
+def test_of_several_dispatches_a_warm_one_with_median_cycles_is_used(tmp_path: Path) -> None:
+    for dispatch, latency in ((3, 9000), (5, 700), (6, 500), (8, 600)):
+        slow = [*WAIT[:7], latency, *WAIT[8:]]
+        files = {**complete(), "code.json": code(LABEL, LOAD, slow, END)}
+        directory_with(tmp_path, files).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
     directory_with(tmp_path, {**complete(), "code.json": "{"})
 
     trace = read_kernel_trace(tmp_path, "copy")
 
-    assert trace.provenance.dispatch == 3
-    assert [note.partition(":")[0] for note in trace.notes] == [
-        "ignored",
-        "2 directories belong to this kernel; using ui_output_agent_14065_dispatch_3",
-    ]
+    assert trace.provenance.dispatch == 8
+    assert trace.notes[0].startswith("ignored: ")
+    assert trace.notes[1] == (
+        "4 directories belong to this kernel; using ui_output_agent_14065_dispatch_8 (also: ui_output_agent_14065_dispatch_3, "
+        "ui_output_agent_14065_dispatch_5, ui_output_agent_14065_dispatch_6)"
+    )
+
+
+def test_the_first_dispatch_is_used_if_the_others_have_no_wavefront(tmp_path: Path) -> None:
+    idle = [[*row[:6], 0, 0, 0, 0] for row in (LOAD, WAIT, END)]
+    for dispatch, rows in ((3, (LOAD, WAIT, END)), (5, idle)):
+        files = {**complete(), "code.json": code(LABEL, *rows)}
+        directory_with(tmp_path, files).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
+
+    assert read_kernel_trace(tmp_path, "copy").provenance.dispatch == 3
+    assert read_kernel_trace(tmp_path / "ui_output_agent_14065_dispatch_5" / "code.json", "copy").provenance.dispatch == 5
+
+
+def test_code_objects_next_to_the_directory_name_the_architecture(tmp_path: Path) -> None:
+    directory = directory_with(tmp_path, complete())
+    assert read_directory(directory).provenance.architecture is None
+
+    for number in (1, 2):
+        (tmp_path / f"host_4711_gfx950_code_object_id_{number}.out").touch()
+    assert read_directory(directory).provenance.architecture == "gfx950"
+
+    (tmp_path / "host_4711_gfx90a_code_object_id_3.out").touch()
+    assert read_directory(directory).provenance.architecture is None
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+def test_newer_occupancy_rows_tell_workgroups_apart(tmp_path: Path, *, is_regular: bool) -> None:
+    (wave,) = read_directory(directory_with(tmp_path, complete())).waves
+    start = [wave.begin, wave.compute_unit, wave.key.simd, wave.key.slot, 1, 1]
+    older = [wave.begin, 0, 0, 0, 1, 1]
+    rows = [[*start, 1, 0, 0, 77, 0], [*older, 1, 0, 0, 78, 0] if is_regular else older]
+    files = {**complete(), "occupancy.json": {str(wave.key.engine): rows, "dispatches": {"1": "_Z4copyPf"}}}
+
+    newer = tmp_path / "newer"
+    newer.mkdir()
+
+    trace = read_directory(directory_with(newer, files))
+
+    assert trace.waves[0].workgroup == 77
+    assert trace.occupancy[wave.key.engine].shape == (2, 6)
+    assert wave.workgroup is None
 
 
 def test_the_first_of_several_damaged_directories_is_reported(tmp_path: Path) -> None:

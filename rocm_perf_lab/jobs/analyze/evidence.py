@@ -65,7 +65,7 @@ class DetailedEvidence:
         if not directories:
             return None
         try:
-            return read_kernel_trace(directories[0], symbol)
+            return read_kernel_trace(list(dict.fromkeys(directories)), symbol)
         except LabError as error:
             return error.what
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.rocprof.att.code import read_code
@@ -10,11 +11,13 @@ from rocm_perf_lab.rocprof.att.content import AttError
 from rocm_perf_lab.rocprof.att.reader import DIRECTORY, read_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
+    from rocm_perf_lab.rocprof.att.code import Code
+    from rocm_perf_lab.rocprof.att.model import AttTrace
 
+CODE_FILE = "code.json"
+_NAMED = 3
 _DIRECTORY_REMEDY = "pass the output directory of rocprofv3 --att -d"
 
 
@@ -24,13 +27,15 @@ def find_directories(path: Path) -> tuple[Path, ...]:
     Raises:
         AttError: There is none.
     """
+    if path.name == CODE_FILE and path.is_file():
+        return (path.parent,)
     if path.is_file():
         raise AttError("this is a file, not the directory of a thread trace", where=str(path), hint=_DIRECTORY_REMEDY)
     if not path.is_dir():
         raise AttError("no such directory", where=str(path), hint=_DIRECTORY_REMEDY)
-    if (path / "code.json").exists():
+    if (path / CODE_FILE).exists():
         return (path,)
-    if found := {code.parent for code in path.rglob("code.json")}:
+    if found := {code.parent for code in path.rglob(CODE_FILE)}:
         return tuple(sorted(found, key=_order))
     if any(path.rglob("*.att")):
         raise AttError(
@@ -45,42 +50,65 @@ def find_directories(path: Path) -> tuple[Path, ...]:
     )
 
 
-def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
+def read_kernel_trace(path: Path | Sequence[Path], symbol: str) -> AttTrace:
     """Return the trace of one kernel among the decoded directories at or below `path`.
 
-    The name may be mangled, or demangled as in CSV, with or without parameters. Of several directories the first with wavefronts
-    of the kernel is used and noted; if no directory names the kernel, the first with any wavefronts. Wavefronts of the other
-    directories, timelines and curves are not read, and unreadable directories are ignored.
+    The name may be mangled, or demangled as in CSV, with or without parameters. Of several directories with wavefronts of the
+    kernel, the earliest dispatch is omitted, because its caches and translations are cold, and the one with the median cycles of
+    the others is used; a note names the rest. If no directory names the kernel, the first with any wavefronts is used.
+    Wavefronts of the other directories, timelines and curves are not read, and unreadable directories are ignored.
+
+    Args:
+        path: Output directory of rocprofv3, a decoded directory or its code.json; or several decoded directories.
+        symbol: Name of the kernel.
 
     Raises:
         AttError: There is no decoded directory, or none is readable.
     """
-    labels: dict[Path, Sequence[KernelLabel]] = {}
+    codes: dict[Path, Code] = {}
     refused: list[AttError] = []
-    for directory in find_directories(path):
+    directories = find_directories(path) if isinstance(path, Path) else sorted(path, key=_order)
+    for directory in directories:
         try:
-            labels[directory] = read_code(directory / "code.json").kernels
+            codes[directory] = read_code(directory / CODE_FILE)
         except AttError as error:
             refused.append(error)
-    if not labels:
+    if not codes:
         raise refused[0]
     kernel = symbol.removesuffix(".kd")
     short = kernel.partition("(")[0]
-    of_kernel = [f for f, own in labels.items() if any(one.mangled_name.removesuffix(".kd") == kernel for one in own)]
-    of_name = [f for f, own in labels.items() if any(one.name.partition("(")[0] == short for one in own)]
-    candidates = of_kernel or of_name or list(labels)
+    of_kernel = [f for f, code in codes.items() if any(one.mangled_name.removesuffix(".kd") == kernel for one in code.kernels)]
+    of_name = [f for f, code in codes.items() if any(one.name.partition("(")[0] == short for one in code.kernels)]
+    alike = of_kernel or of_name
+    candidates = _by_preference({directory: codes[directory] for directory in alike or codes}, is_known=bool(alike))
     chosen = first = read_directory(candidates[0], curves=False)
     for directory in candidates[1:]:
         if chosen.waves:
             break
         chosen = read_directory(directory, curves=False)
-    return _noted(chosen if chosen.waves else first, candidates if of_kernel or of_name else (), refused)
+    return _noted(chosen if chosen.waves else first, alike, refused)
+
+
+def _by_preference(codes: Mapping[Path, Code], *, is_known: bool) -> list[Path]:
+    """Return the directories in the order in which they are tried; see :func:`read_kernel_trace`."""
+    if not is_known:
+        return list(codes)
+    cycles = {directory: sum(row.cycles for row in code.rows) for directory, code in codes.items()}
+    traced = [directory for directory in codes if cycles[directory]]
+    warm = sorted(traced[1:] or traced, key=lambda directory: (cycles[directory], _order(directory)))
+    preferred = warm[(len(warm) - 1) // 2 :][:1]
+    return [*preferred, *(directory for directory in codes if directory not in preferred)]
 
 
 def _noted(trace: AttTrace, alike: Sequence[Path], refused: Sequence[AttError]) -> AttTrace:
     notes = [f"ignored: {error.what} ({error.where})" for error in refused]
     if len(alike) > 1:
-        notes.append(f"{len(alike)} directories belong to this kernel; using {trace.provenance.directory}")
+        others = [directory.name for directory in alike if directory.name != trace.provenance.directory]
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        notes.append(
+            f"{len(alike)} directories belong to this kernel; using {trace.provenance.directory}"
+            f" (also: {', '.join(others[:_NAMED])}{more})"
+        )
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
 
 
