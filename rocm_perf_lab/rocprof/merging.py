@@ -48,7 +48,12 @@ def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDA
     if np.any(ordered[1:] == ordered[:-1]):
         order = np.lexsort((end, start))
     # One column at a time, so that only one is in memory twice.
-    return {name: np.take(columns.pop(name), order, axis=0) for name in tuple(columns)}, order
+    return {name: _taken(columns.pop(name), order) for name in tuple(columns)}, order
+
+
+def _taken(column: NDArray[Any], order: Integers) -> NDArray[Any]:
+    """Return the rows of a column in an order; those of a constant column, such as the agent of most runs, are in any order."""
+    return column if len(column) and (column == column[0]).all() else np.take(column, order, axis=0)
 
 
 def merge(traces: Sequence[Trace]) -> Trace:
@@ -173,7 +178,7 @@ def _dispatches(traces: Sequence[Trace], offsets: _Offsets) -> tuple[Dispatches,
     """Return the dispatches of all traces, and the new positions of those of each trace."""
     parts = []
     for index, trace in enumerate(traces):
-        columns = dict(vars(trace.dispatches))
+        columns = trace.dispatches.columns()
         columns["process"] = columns["process"] + offsets.process[index]
         columns["agent"] = columns["agent"] + offsets.agent[index]
         columns["kernel"] = columns["kernel"] + offsets.kernel[index]

@@ -7,7 +7,8 @@ nanoseconds of one clock per machine; only differences are meaningful.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,11 @@ class Dispatches:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    @property
+    def columns(self) -> dict[str, Integers]:
+        """Return the stored columns by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
     def duration_ns(self) -> Integers:
         """End minus start."""
         return self.end_ns - self.start_ns

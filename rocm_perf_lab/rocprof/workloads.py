@@ -109,5 +109,5 @@ def _part(trace: Trace, rows: NDArray[np.int64]) -> Trace:
         own = position[column.dispatch] >= 0
         if own.any():
             counters[name] = CounterValues(position[column.dispatch[own]], column.value[own])
-    columns = {name: column[rows] for name, column in vars(trace.dispatches).items() if len(column)}
+    columns = {name: column[rows] for name, column in trace.dispatches.columns().items() if len(column)}
     return replace(trace, dispatches=Dispatches(**columns), counters=counters)
