@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.figures import RESULTS, Publisher
 from benchmarks.judge.corpus import kernel_names, select_candidates
 from benchmarks.judge.progress import current_commit, judge_remaining
-from benchmarks.judge.report import KERNEL_COLUMNS, false_accepts, kernel_rows, misjudged_lines, summary
+from benchmarks.judge.report import KERNEL_COLUMNS, false_accepts, first_runs, kernel_rows, misjudged_lines, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,11 @@ def _print_kernels(kernels: Sequence[JudgedKernel]) -> None:
 
 
 def _data(kernels: Sequence[JudgedKernel], seed: int) -> dict[str, Any]:
-    return {"seed": seed, "kernels": [asdict(judged) for judged in kernels]}
+    return {
+        "seed": seed,
+        "kernels": [asdict(judged) for judged in kernels],
+        "first_runs": [run.model_dump(mode="json") for run in first_runs()],
+    }
 
 
 if __name__ == "__main__":

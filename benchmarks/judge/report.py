@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import yaml
+from pydantic import TypeAdapter
 
 from benchmarks.figures import Figure
+from rocm_perf_lab.core.models import StrictModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +28,37 @@ KERNEL_COLUMNS = (
     "seconds of baseline",
 )
 CONFIDENCE = 0.95
+SETS = {"development": "development set", "held_out": "held-out set", "third": "third set"}
+_FIRST_RUNS = Path(__file__).with_name("first_runs.yaml")
+
+
+class FirstRun(StrictModel):
+    """Result of the first run of a set, before rules or labels were changed because of it.
+
+    Args:
+        part: Set.
+        commit: Commit of the judge.
+        wrong: Wrong candidates that were judged.
+        accepted: Those of them that the judge accepted, as KERNEL/NAME.
+        legitimate: Legitimate candidates that were judged.
+        rejected: Those of them that the judge rejected.
+        corrected: Labels that were wrong, with the reason.
+        without_result: Kernels without a result.
+    """
+
+    part: str
+    commit: str
+    wrong: int
+    accepted: tuple[str, ...]
+    legitimate: int
+    rejected: tuple[str, ...]
+    corrected: dict[str, str] = {}
+    without_result: tuple[str, ...] = ()
+
+
+def first_runs() -> tuple[FirstRun, ...]:
+    """Return the first runs of all sets, oldest first."""
+    return tuple(TypeAdapter(list[FirstRun]).validate_python(yaml.safe_load(_FIRST_RUNS.read_text())))
 
 
 @dataclass(frozen=True)
@@ -84,7 +119,7 @@ def summary(kernels: Sequence[JudgedKernel]) -> list[Figure]:
         Figure("false_accepts", "wrong candidates accepted", str(false_accepts(candidates)), "0"),
         Figure("false_rejects", "legitimate candidates rejected", str(false_rejects(candidates)), "at most 2 %"),
     ]
-    for part, name in (("development", "development set"), ("held_out", "held-out set"), ("third", "third set")):
+    for part, name in SETS.items():
         chosen = [c for c in candidates if c.part == part]
         if chosen:
             figures += [
@@ -93,6 +128,13 @@ def summary(kernels: Sequence[JudgedKernel]) -> list[Figure]:
                     f"{part}_false_rejects", f"{name}: legitimate candidates rejected", str(false_rejects(chosen)), "at most 2 %"
                 ),
             ]
+    for run in first_runs():
+        name = f"{SETS[run.part]}, first run"
+        accepts, rejects = ErrorRate(len(run.accepted), run.wrong), ErrorRate(len(run.rejected), run.legitimate)
+        figures += [
+            Figure(f"{run.part}_first_false_accepts", f"{name}: wrong candidates accepted", str(accepts), "0"),
+            Figure(f"{run.part}_first_false_rejects", f"{name}: legitimate candidates rejected", str(rejects), "at most 2 %"),
+        ]
     seconds = [c.seconds for c in candidates]
     return [*figures, Figure("seconds", "seconds per candidate", f"median {np.median(seconds):.1f}, maximum {max(seconds):.1f}")]
 

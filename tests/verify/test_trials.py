@@ -123,9 +123,9 @@ def test_scalars_are_changed_by_their_params_or_their_values() -> None:
 
     choices = scalar_choices(scaled)
 
-    assert [c.params["scale"] for c in choices if c.params] == [0.0, 1.0, -2.0, 3.0, 2048.0, 1e-39]
+    assert [c.params["scale"] for c in choices if c.params] == [0.0, 1.0, -2.0, 3.0, 2048.0, 2.0**-24, 1e-39]
     assert [c.arguments["offset"] for c in choices if "offset" in c.arguments] == [0, 1, -1, 2, 1000]
-    assert [c.arguments["half"] for c in choices if "half" in c.arguments] == [0.0, 1.0, -0.5, 0.75, 1024.0, 1e-39]
+    assert [c.arguments["half"] for c in choices if "half" in c.arguments] == [0.0, 1.0, -0.5, 0.75, 1024.0, 2.0**-24, 1e-39]
     trial = trial_of(scaled, scaled.params, 1, scalars=choices[-1])
     assert described(scaled, trial).arguments[5].value == 1e-39  # type: ignore[union-attr]
     assert described(scaled, trial).arguments[2:5] == scaled.arguments[2:5]
