@@ -1,4 +1,4 @@
-"""Recorded facts that explain why a kernel takes another time from some run on."""
+"""Recorded facts that explain a change of a kernel's time between runs."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def _unexplained(before: Sequence[RunFacts], after: Sequence[RunFacts], ratio: f
         old, new = fmean(cycles[0]), fmean(cycles[1])
         if abs(math.log(new / old)) < abs(math.log(ratio)) / 3:
             return ChangeReasons(True, (f"the cycles are unchanged ({_number(old)} -> {_number(new)}): the clock changed",))
-        text = f"nothing recorded explains it; the cycles changed too ({_number(old)} -> {_number(new)}), so not the clock alone"
+        text = f"no recorded difference explains it; the cycles changed too ({_number(old)} -> {_number(new)}), so not the clock alone"
         return ChangeReasons(False, (text,))
     known = bool(before[-1].code_object and after[0].code_object)
     equal = "registers, LDS, scratch and code object" if known else "registers, LDS and scratch"
-    text = f"nothing recorded explains it: {equal} are equal"
+    text = f"no recorded difference explains it: {equal} are equal"
     compared = any(facts.counters for facts in before) and any(facts.counters for facts in after)
     counters = ", and so are the counters of work" if compared else "; counters were not collected"
     return ChangeReasons(False, (f"{text}{counters}; the clock is one possibility",))

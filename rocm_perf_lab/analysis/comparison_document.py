@@ -24,7 +24,7 @@ class ComparedRun(Part):
     path: str
     time_kind: Literal["emulated", "measured"]
     timed: Literal["kernels", "whole command"]
-    """`whole command` if it ran without a profiler; nothing is known about the GPU then."""
+    """`whole command` if it ran without a profiler; the GPU is unknown then."""
     architecture: str | None = None
     gpu: str | None = None
     compute_units: str | None = None

@@ -16,8 +16,8 @@ dispatch or copy waits for
 4. `host`: if the trace contains API calls, the last work of the process, and of every other lane of it, that ended while the
    launching thread was in the last blocking call (a synchronisation or a synchronous copy) before the call that launched it.
 
-Dispatches of one queue and stream that overlap by less than `max_overlap_ns` ran one after the other: the earlier one is taken
-to end when the later one starts, and `Graph.clamped` counts them (see :mod:`rocm_perf_lab.analysis.overlaps`).
+Dispatches of one queue and stream that overlap by less than `max_overlap_ns` ran one after the other: the earlier one
+ends when the later one starts, and `Graph.clamped` counts them (see :mod:`rocm_perf_lab.analysis.overlaps`).
 
 Dispatches of different processes never wait for each other. Work that ends before it starts counts as 0 ns. Equal times are
 ordered by start, end and position, so the graph is acyclic.
@@ -307,7 +307,14 @@ def _sorted_order(start: Integers, end: Integers) -> Integers:
     same = start[1:] == start[:-1]
     if np.all((start[1:] > start[:-1]) | (same & (end[1:] >= end[:-1]))):
         return np.arange(len(start))
-    return np.lexsort((end, start))
+    order = np.argsort(start, kind="stable")
+    sorted_start = start[order]
+    equal = sorted_start[1:] == sorted_start[:-1]
+    # Few starts are equal: only those are sorted by end too.
+    in_group = np.append(equal, False) | np.append(False, equal)
+    tied = order[in_group]
+    order[in_group] = tied[np.lexsort((end[tied], start[tied]))]
+    return order
 
 
 def _group(*columns: NDArray[np.generic]) -> Integers:

@@ -28,7 +28,7 @@ def clamped_ends(start: Integers, end: Integers, lane: Integers, is_ordered: NDA
         end: Ends, never before the starts.
         lane: Number of the queue and stream of each node.
         is_ordered: Whether a node belongs to an in-order queue. Other nodes keep their ends.
-        max_overlap_ns: Smallest overlap that counts as concurrent execution; 0 changes nothing.
+        max_overlap_ns: Smallest overlap that counts as concurrent execution; 0 disables the correction.
     """
     count = len(start)
     by_lane = np.argsort(lane, kind="stable")

@@ -1,4 +1,4 @@
-"""History of the kernels of an application over many runs: changes of their times, and what was recorded that explains them.
+"""History of the kernels of an application over many runs: changes of their times, and recorded differences that explain them.
 
 Each run is one point per kernel and launch shape: the median of its dispatches. `statistics.change_points` finds the runs at
 which the level of a history changes. A change is explained by facts that differ between the runs before and after it: GPU,

@@ -113,7 +113,7 @@ def dispatches_like(trace: Trace, dispatches: Integers, wanted: Population, reso
 
 
 def describe_others(found: Sequence[Population], most: int = 3) -> tuple[str, ...]:
-    """Return a note on the populations after the first one, or nothing if there is one population."""
+    """Return a note on the populations after the first one, or an empty tuple if there is one population."""
     if len(found) < 2:
         return ()
     others, all_dispatches = found[1:], sum(len(one.dispatches) for one in found)

@@ -35,7 +35,7 @@ class TimeGroup:
 
 
 def time_groups(times: Floats) -> tuple[TimeGroup, ...]:
-    """Return the two groups of a series of times, the shorter times first, or nothing if there is a single one.
+    """Return the two groups of a series of times, the shorter times first, or an empty tuple if there is a single one.
 
     Each group has at least 10 % of the runs, and their means differ by at least 5 %.
     """

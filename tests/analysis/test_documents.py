@@ -13,6 +13,7 @@ from rocm_perf_lab.analysis.comparison_document import export_schema as export_c
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
+from rocm_perf_lab.analysis.series_document import export_schema as export_series_schema
 from rocm_perf_lab.autotune.document import export_schema as export_autotune_schema
 from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
@@ -42,6 +43,7 @@ def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
         for path in (
             *export_schemas(tmp_path),
             export_compare_schema(tmp_path),
+            export_series_schema(tmp_path),
             export_autotune_schema(tmp_path),
             export_verify_schema(tmp_path),
             *export_capture_schemas(tmp_path),
@@ -96,7 +98,7 @@ def test_analysis_json_classifies_the_copy_as_memory_bound(tmp_path: Path) -> No
     assert (analysis["critical_path_score"], analysis["time_ms"]) == (1.0, 0.01)
     assert analysis["metrics"]["active_lanes"] == 64
     assert analysis["metric_reasons"]["wait_share"] == "not collected: SQ_WAIT_ANY"
-    assert analysis["headroom"]["limited_by"] == "dram bandwidth"
+    assert analysis["headroom"]["limited_by"] == "dram"
 
 
 def test_dag_json_shares_the_critical_path_between_kernels(tmp_path: Path) -> None:

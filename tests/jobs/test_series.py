@@ -65,7 +65,7 @@ def test_a_change_without_recorded_difference_is_unexplained(tmp_path: Path) -> 
     (change,) = changes(analysed(tmp_path, runs), "reduce")
 
     assert change["explained"] is False
-    assert change["reasons"][0].startswith("nothing recorded explains it: registers, LDS, scratch and code object are equal")
+    assert change["reasons"][0].startswith("no recorded difference explains it: registers, LDS, scratch and code object are equal")
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_a_change_without_recorded_difference_is_unexplained(tmp_path: Path) -> 
         (
             {"GRBM_GUI_ACTIVE": 20_000.0},
             {"GRBM_GUI_ACTIVE": 24_000.0},
-            "nothing recorded explains it; the cycles changed too (20,000 -> 24,000), so not the clock alone",
+            "no recorded difference explains it; the cycles changed too (20,000 -> 24,000), so not the clock alone",
         ),
         (
             {"SQ_WAIT_INST_ANY": 10.0, "TCC_EA_RDREQ_sum": 100.0},
             {"SQ_WAIT_INST_ANY": 90.0, "TCC_EA_RDREQ_sum": 100.0},
-            "nothing recorded explains it: registers, LDS, scratch and code object are equal, and so are the counters of work; "
+            "no recorded difference explains it: registers, LDS, scratch and code object are equal, and so are the counters of work; "
             "the clock is one possibility",
         ),
     ],
@@ -134,7 +134,7 @@ def test_all_kernels_changing_at_one_run_is_stated(tmp_path: Path) -> None:
 def test_runs_are_ordered_by_start_and_processes_of_one_run_are_one_point(tmp_path: Path) -> None:
     write_run(tmp_path / "a/x_results.db", 2, SimulatedRun())
     write_run(tmp_path / "b/1_results.db", 1, SimulatedRun())
-    second = write_run(tmp_path / "b/2_results.db", 1, SimulatedRun(), process=1)
+    second = write_run(tmp_path / "b/2_results.db", 1, SimulatedRun(copy_ns=10_001), process=1)
     write_run(tmp_path / "c/x_results.db", 0, SimulatedRun())
 
     document = analysed(tmp_path, tmp_path / "a", tmp_path / "b/1_results.db", second, tmp_path / "c")
