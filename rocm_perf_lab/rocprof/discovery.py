@@ -30,6 +30,7 @@ PASSES = ".rocpd_profile"
 _ELF_MAGIC, _BUNDLE_MAGICS = b"\x7fELF", (b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB")
 _CODE_ENDINGS = (".out", ".hsaco", ".co", ".elf", ".o", ".so")
 _SOURCE_ENDINGS = frozenset({".hip", ".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh", ".inc", ".py", ".s", ".cl"})
+_SAVED_CODE = "*code_object_id_*.out"
 _RAW_TRACE = ".att"
 _SUMS = "sums over dispatches or instructions"
 _HEAD_BYTES = 1 << 12
@@ -137,7 +138,7 @@ def discover(paths: Sequence[Path]) -> Recording:
         if not path.exists():
             raise DiscoveryError("no such file or directory", where=str(path), hint="check the path")
         given = path.parent if path.name == CODE else path
-        for item in _items(given):
+        for item in (*_items(given), *_saved_code(given)):
             if item in found or item in unused:
                 continue
             kind = _kind_of(item, given=item == given)
@@ -170,6 +171,12 @@ def _items(path: Path) -> Iterator[Path]:
             yield here
             files = [name for name in files if name.endswith(_CODE_ENDINGS)]
         yield from (here / name for name in sorted(files))
+
+
+def _saved_code(path: Path) -> list[Path]:
+    """Return the code objects that rocprofv3 saved next to a given file, or next to a given thread trace."""
+    is_alone = not path.is_dir() or (path / CODE).is_file()
+    return sorted(path.parent.glob(_SAVED_CODE)) if is_alone else []
 
 
 def _is_viewer_directory(directory: Path) -> bool:
