@@ -72,12 +72,12 @@ class Case:
         return (self.label, *self.also)
 
 
-def reals(*shape: int) -> Array:
+def reals(*shape: int) -> NDArray[np.float32]:
     """Return deterministic float32 values between 0.1 and 1."""
     return np.resize(np.linspace(0.1, 1.0, 4099, dtype=np.float32), shape)
 
 
-def halves(*shape: int) -> Array:
+def halves(*shape: int) -> NDArray[np.float16]:
     """Return deterministic float16 values between 0.1 and 1."""
     return np.resize(np.linspace(0.1, 1.0, 4099, dtype=np.float32).astype(np.float16), shape)
 

@@ -230,8 +230,8 @@ DEVELOPMENT = (
          "five 64-bit divisions per element of two bytes: 200 or more instructions (100 clocks of the CU) for one load and one "
          "store of 128 bytes, which are coalesced and need 30 from the MALL; all vector slots are busy, which is a roof as "
          "well",
-         lambda: (integers(1588 * 60 * 64, 65536, np.uint16), room(1588 * 56 * 56, np.uint16), np.int64(1588 * 56 * 56), np.int64(56),
-                  np.int64(56), np.int64(60), np.int64(64)),
+         lambda: (integers(1588 * 60 * 64, 65536, np.uint16), room(1588 * 56 * 56, np.uint16), np.int64(1588 * 56 * 56),
+                  np.int64(56), np.int64(56), np.int64(60), np.int64(64)),
          also=("near valu",), corrected="the first kernel transposed as well, which its label had overlooked"),
     Case("dependency", _DATA, "select_kth", (CUS, 1, 1), 256,
          "one wavefront per SIMD; every bit needs a comparison, its mask in the scalar unit (20 clocks), a count, a branch "

@@ -1,54 +1,49 @@
-"""Classification of kernels built to show one bottleneck each."""
+"""First lines of ledgers of kernels with a known dominant cause; `python -m benchmarks.ledger` runs all of them."""
 
 import pytest
 
-from benchmarks.bottleneck_cases import FIRST, HELD_OUT, UNSEEN, Case
-from benchmarks.bottlenecks import Outcome, classify_all
+from benchmarks.ledger.development import DEVELOPMENT
+from benchmarks.ledger.diagnosing import DiagnosedCase, EvidenceKind, diagnose_case
 
-QUICK = {
-    "fill", "copy_f64", "mall_sweep", "l2_sweep", "l1_scattered", "fma_f64", "hash_rounds", "scalar_rounds",
-    "lone_lane", "few_conflicts", "one_counter", "static_lds", "dynamic_lds", "long_loop", "rare_work", "own_trips",
-    "two_way", "eight_way", "reset", "add_some",
-}  # fmt: skip
-"""Fast cases of each class (less than a second each on the emulator); the others are slow tests."""
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
-    return list(classify_all([case for case in HELD_OUT if case.kernel in QUICK]))
+QUICK = (
+    "dot", "codebook_products", "add_bias", "sum_squares", "spmv_row_per_wave", "joint_histogram", "transpose",
+    "spmv_row_per_item", "luminance_histogram", "quantise_groups", "photon_paths", "cell_list_forces", "sgemm_nt_32",
+    "box_filter_8", "decode_states",
+)  # fmt: skip
+"""Kernels of at most two seconds of processor time: two or more for each group of causes."""
 
 
-def wrong(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
-    return [(o.case.kernel, o.case.label, o.name) for o in outcomes if o.name != o.case.label]
+@pytest.fixture(scope="module", params=QUICK)
+def diagnosed(request: pytest.FixtureRequest) -> DiagnosedCase:
+    return diagnose_case(next(case for case in DEVELOPMENT if case.kernel == request.param))
 
 
-def test_every_labelled_kernel_is_classified_correctly(outcomes: list[Outcome]) -> None:
-    assert wrong(outcomes) == []
+def test_first_line_names_the_cause(diagnosed: DiagnosedCase) -> None:
+    answer = diagnosed.answer(EvidenceKind.ALL)
+
+    assert answer.found in diagnosed.case.accepted, [(str(loss.cause), round(loss.share, 2)) for loss in answer.ledger.losses]
 
 
-def test_every_classification_has_evidence(outcomes: list[Outcome]) -> None:
-    assert all(any(letter.isdigit() for letter in o.reason) for o in outcomes)
+def test_roof_losses_and_rest_add_up_to_the_measured_time(diagnosed: DiagnosedCase) -> None:
+    for answer in diagnosed.answers:
+        ledger = answer.ledger
+        roof = ledger.roof.time_ns or 0.0 if ledger.roof else 0.0
+        parts = [roof, *(loss.amount_ns or 0.0 for loss in ledger.losses), ledger.unexplained_ns or 0.0]
+
+        assert min(parts) >= 0
+        assert sum(parts) == pytest.approx(ledger.measured_ns, rel=1e-6)
+        assert ledger.measured_ns == pytest.approx(diagnosed.duration_us * 1e3, rel=1e-3)
 
 
-def test_memory_level_and_occupancy_limiter_are_named(outcomes: list[Outcome]) -> None:
-    assert_names(outcomes)
+def test_every_loss_has_evidence_and_an_upper_bound_of_its_gain(diagnosed: DiagnosedCase) -> None:
+    for answer in diagnosed.answers:
+        for loss in answer.ledger.losses:
+            assert loss.evidence
+            assert loss.share <= loss.gain + 1e-9
+            assert loss.gain <= 1
 
 
-def assert_names(outcomes: list[Outcome]) -> None:
-    """Each outcome that is right also names the level, or the limiter, that its case states before a colon."""
-    words = {"memory_bandwidth_bound": "memory_level", "under_occupied": "limiter"}
-    right = [o for o in outcomes if o.name == o.case.label and o.name in words and ":" in o.case.why]
-    stated = {(o.case.kernel, o.case.why.partition(":")[0]): o.evidence.words[words[o.name]] for o in right}
-    checked = {key: found for key, found in stated.items() if key[1] != "grid"}
+def test_equal_runs_have_equal_ledgers() -> None:
+    case = next(case for case in DEVELOPMENT if case.kernel == "add_bias")
 
-    assert checked == {key: key[1] for key in checked}
-
-
-@pytest.mark.slow
-def test_slow_kernels_are_classified_except_for_documented_misses() -> None:
-    cases: list[Case] = [case for case in FIRST + HELD_OUT + UNSEEN if case.kernel not in QUICK]
-
-    outcomes = list(classify_all(cases))
-
-    assert {kernel for kernel, _, _ in wrong(outcomes)} == {case.kernel for case in cases if case.miss}
-    assert_names(outcomes)
+    assert diagnose_case(case).answers == diagnose_case(case).answers
