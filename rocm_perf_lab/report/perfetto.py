@@ -80,11 +80,9 @@ class _Writer:
         self._graph = critical.graph
         self._critical = critical
         count = len(self._graph)
-        kept = np.argsort(-self._graph.duration_ns, kind="stable")[:max_slices]
-        self._shown = np.zeros(count, bool)
-        self._shown[kept] = True
-        self._calls = np.sort(np.argsort(trace.regions.start_ns - trace.regions.end_ns, kind="stable")[:max_slices])
-        self.left_out = count - len(kept) + len(trace.regions) - len(self._calls)
+        self._shown = _largest(self._graph.duration_ns, max_slices)
+        self._calls = np.flatnonzero(_largest(trace.regions.end_ns - trace.regions.start_ns, max_slices))
+        self.left_out = count - int(self._shown.sum()) + len(trace.regions) - len(self._calls)
         starts = [column.start_ns.min() for column in (trace.dispatches, trace.memory_copies, trace.regions) if len(column)]
         self._origin = int(min(starts, default=0))
         self._names: dict[str, int] = {}
@@ -268,12 +266,21 @@ def _groups(keys: Integers, members: Integers) -> Iterator[tuple[tuple[int, ...]
     """Group members by equal rows of keys, in order of the keys."""
     if len(keys) == 0:
         return
-    values, group = np.unique(keys, axis=0, return_inverse=True)
-    group = group.ravel()
-    order = np.argsort(group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(1, len(values)))
-    for value, rows in zip(values.tolist(), np.split(order, bounds), strict=True):
+    group, first = _numbered(tuple(keys.T))
+    order = np.argsort(group.astype(np.int16) if len(first) < 1 << 15 else group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(1, len(first)))
+    for value, rows in zip(keys[first].tolist(), np.split(order, bounds), strict=True):
         yield tuple(value), members[rows]
+
+
+def _largest(values: Integers, count: int) -> NDArray[np.bool_]:
+    """Return which values are among the `count` largest; of equal ones the first."""
+    if len(values) <= count:
+        return np.ones(len(values), bool)
+    least = np.partition(values, len(values) - count)[len(values) - count] if count else np.iinfo(np.int64).max
+    chosen: NDArray[np.bool_] = values > least
+    chosen[np.flatnonzero(values == least)[: count - int(chosen.sum())]] = True
+    return chosen
 
 
 def _numbered(columns: Sequence[Integers]) -> tuple[Integers, Integers]:

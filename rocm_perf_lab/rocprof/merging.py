@@ -45,8 +45,11 @@ def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDA
     start, end = columns["start_ns"], columns["end_ns"]
     order = np.argsort(start, kind="stable")
     ordered = start[order]
-    if np.any(ordered[1:] == ordered[:-1]):
-        order = np.lexsort((end, start))
+    equal = ordered[1:] == ordered[:-1]
+    if equal.any():  # few starts are equal: only those are sorted by end too
+        in_group = np.append(equal, False) | np.append(False, equal)
+        tied = order[in_group]
+        order[in_group] = tied[np.lexsort((end[tied], start[tied]))]
     # One column at a time, so that only one is in memory twice.
     return {name: _taken(columns.pop(name), order) for name in tuple(columns)}, order
 

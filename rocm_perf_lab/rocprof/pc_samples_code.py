@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.rocprof.pc_sample_rows import in_code_order
 from rocm_perf_lab.rocprof.pc_samples import SampledInstruction
-from rocm_perf_lab.toolchain.kernel_file import read_kernel_file
-from rocm_perf_lab.toolchain.listing import list_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,6 +30,8 @@ _DISTANCE_WRAP = 1 << 16
 
 def saved_code_objects(files: Iterable[Path]) -> tuple[dict[int, CodeObject], tuple[str, ...]]:
     """Return the code objects among files by the id that rocprofv3 gave them, and notes on unreadable ones."""
+    from rocm_perf_lab.toolchain.kernel_file import read_kernel_file
+
     found: dict[int, CodeObject] = {}
     notes = []
     for file in sorted(files):
@@ -65,6 +65,8 @@ def with_code(sampling: PcSampling, code_objects: Mapping[int, CodeObject]) -> P
 
 
 def _completed(kernel: SampledKernel, code_objects: Mapping[int, CodeObject]) -> SampledKernel:
+    from rocm_perf_lab.toolchain.listing import list_kernel
+
     ids = {one.code_object for one in kernel.instructions if one.address is not None}
     if len(ids) != 1 or (number := ids.pop()) is None or number not in code_objects:
         return kernel
