@@ -80,7 +80,7 @@ _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
 """The last two: a subnormal float, and a number near the largest half."""
 _SPECIAL_PLACES = 6
 _LEAST_PER_SPECIAL = 8
-"""Elements of a small array per special value: results that are all NaN show nothing."""
+"""Elements of a small array per special value: results that are all NaN cannot differ."""
 _SHARE_OF_NAN = 0.25
 _ROWS_WITH_NAN = 0.75
 _SEGMENT = 256

@@ -445,7 +445,7 @@ def _nudged(data: NDArray[Any], rng: np.random.Generator, change: float) -> NDAr
 
 
 def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return errors, raised to what is typical: the random signs of perturbations may cancel in single elements.
+    """Return errors, raised to typical ones: the random signs of perturbations may cancel in single elements.
 
     Typical is a median along an axis, or of all elements, of the errors or of the relative errors: the one that the errors
     differ least from. So an output whose rows have different errors is not raised to those of other rows. Values without any

