@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.analysis.chains import heaviest_from, heaviest_to
 from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS, NONE, Graph, Pairs, dependencies
 from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS
 from rocm_perf_lab.analysis.timeline import busy_ns
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
     Edge = tuple[int, int]
-
-_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -142,42 +141,19 @@ def _faster(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> NDAr
 
 def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
     """Return the weight of the heaviest chain that ends with each node, including the node."""
-    # Each entry depends on earlier ones: a loop over plain numbers.
-    longest: list[Any] = [weight.dtype.type(0).item()]
-    append = longest.append
-    spread = _spread(weight, pairs)
-    for at in range(0, len(spread), _AT_ONCE):
-        chosen = slice(at, at + _AT_ONCE)
-        for first, second, own in zip(
-            pairs.first[chosen].tolist(), pairs.second[chosen].tolist(), spread[chosen].tolist(), strict=True
-        ):
-            one, two = longest[first], longest[second]
-            append((one if one > two else two) + own)
-    return np.array(longest, weight.dtype)[pairs.node + 1]
+    found = heaviest_to(_spread(weight, pairs), pairs.first, pairs.second)
+    return found[pairs.node + 1].astype(weight.dtype)
 
 
 def _longest_from(weight: Integers, pairs: Pairs) -> Integers:
     """Return the weight of the heaviest chain that starts with each node, including the node."""
-    spread = _spread(weight, pairs)
-    tail: list[int] = [0] * (len(spread) + 1)
-    for end in range(len(spread), 0, -_AT_ONCE):
-        chosen = slice(max(end - _AT_ONCE, 0), end)
-        columns = (pairs.first[chosen], pairs.second[chosen], spread[chosen])
-        entries = range(end, chosen.start, -1)
-        for entry, first, second, own in zip(entries, *(column[::-1].tolist() for column in columns), strict=True):
-            tail[entry] = here = tail[entry] + own
-            if tail[first] < here:
-                tail[first] = here
-            if tail[second] < here:
-                tail[second] = here
-    return np.array(tail, np.int64)[pairs.node + 1]
+    found = heaviest_from(_spread(weight, pairs), pairs.first, pairs.second)
+    return found[pairs.node + 1].astype(np.int64)
 
 
-def _spread(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
-    """Return the weight of each node of `pairs`; helper nodes have weight 0."""
-    if len(pairs.first) == len(weight):
-        return weight
-    spread = np.zeros(len(pairs.first), weight.dtype)
+def _spread(weight: NDArray[Any], pairs: Pairs) -> NDArray[np.float64]:
+    """Return the weight of each node of `pairs`; helper nodes have weight 0. Sums of ns are exact up to 104 days."""
+    spread = np.zeros(len(pairs.first))
     spread[pairs.node] = weight
     return spread
 
