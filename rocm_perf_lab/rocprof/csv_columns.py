@@ -51,8 +51,7 @@ class Column:
 
     def texts(self) -> list[str]:
         """Return the cells as written."""
-        found: list[str] = self._cells if self._is_list else self._cells.to_pylist()
-        return found
+        return [str(cell) for cell in (self._cells if self._is_list else self._cells.to_pylist())]
 
     def take(self, rows: Integers) -> Column:
         """Return a column of the given rows."""
@@ -66,8 +65,21 @@ class Column:
             number: dict[str, int] = {}
             found = np.array([number.setdefault(text, len(number)) for text in self._cells], np.int64)
             return found, list(number)
-        encoded = self._cells.combine_chunks().dictionary_encode()
-        return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+        import pyarrow
+
+        is_encoded = pyarrow.types.is_dictionary(self._cells.type)
+        encoded = self._cells.unify_dictionaries() if is_encoded else self._cells.dictionary_encode()
+        encoded = encoded.combine_chunks()
+        texts = ["" if text is None else str(text) for text in encoded.dictionary.to_pylist()]
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if np.bincount(codes, minlength=len(texts)).all():
+            return codes, texts
+        # Some rows were left out, and with them some texts.
+        used, first, code = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        return number[code.ravel()], [texts[one] for one in used[order].tolist()]
 
     def plain_integers(self) -> Integers | None:
         """Return the cells as integers; None if any cell is not a plain integer."""
@@ -79,9 +91,10 @@ class Column:
         import pyarrow
 
         try:
-            numbers: Integers = self._cells.cast(pyarrow.int64()).to_numpy()
+            cells = self._cells if pyarrow.types.is_integer(self._cells.type) else self._cells.cast(pyarrow.int64())
         except pyarrow.ArrowException:
             return None
+        numbers: Integers = cells.fill_null(0).to_numpy()
         return numbers
 
     def integers(self) -> Integers:
@@ -107,6 +120,8 @@ class Column:
         Raises:
             CsvError: A cell is not a number.
         """
+        if not self._is_list and (plain := self._plain_reals()) is not None:
+            return plain
         codes, texts = self.codes()
         try:
             return np.array([float(text) if text.strip() else np.nan for text in texts], np.float64)[codes]
@@ -114,6 +129,15 @@ class Column:
             raise CsvError(
                 f"column {self._name} contains a value that is not a number: {error}", where=str(self._file)
             ) from error
+
+    def _plain_reals(self) -> NDArray[np.float64] | None:
+        import pyarrow
+
+        try:
+            numbers: NDArray[np.float64] = self._cells.cast(pyarrow.float64()).to_numpy()
+        except pyarrow.ArrowException:
+            return None
+        return numbers
 
 
 def _integer(text: str) -> int:

@@ -9,6 +9,7 @@ and names may exist in demangled form only.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from rocm_perf_lab.rocprof.csv_agents import agent_of_agent_info, agent_of_sysin
 from rocm_perf_lab.rocprof.csv_columns import CsvError
 from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.csv_files import DISPATCHES, CsvContent, files_of_processes, is_joined
-from rocm_perf_lab.rocprof.csv_tables import content_of, processes_in, read_cells
+from rocm_perf_lab.rocprof.csv_tables import processes_in, read_cells
 from rocm_perf_lab.rocprof.csv_times import COARSEST_NS, timestamps, too_coarse
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.trace import (
@@ -101,8 +102,11 @@ def _separated(file: Path) -> Sequence[ProcessRows | None]:
     return processes if len(processes) > 1 else [None]
 
 
-def _digest(contents: Iterable[bytes], process: ProcessRows | None) -> str:
-    parts = [hashlib.sha256(content).digest() for content in contents]
+def _digest(files: Sequence[Path], process: ProcessRows | None) -> str:
+    parts = []
+    for file in files:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
+            parts.append(hashlib.file_digest(content, "sha256").digest())
     return hashlib.sha256(b"".join((*parts, (process[1] if process else "").encode()))).hexdigest()
 
 
@@ -129,11 +133,10 @@ class _Process:
         copies, regions = self._copies(), self._regions()
         counters, *replays = self._counters(positions)
         own = [path for kind, paths in self._files.items() if kind not in _DESCRIPTIONS for path in paths]
-        contents = [content_of(path) for path in own]
         agents = self._described_agents()
         return Trace(
-            path=file if len(contents) == 1 else file.parent,
-            sha256=_digest(contents, self._process),
+            path=file if len(own) == 1 else file.parent,
+            sha256=_digest(own, self._process),
             schema_version=_FORMAT,
             provenance=TraceProvenance("rocm", emulated=False, versions={}),
             processes=(TracedProcess(self._guid(), self._pid(), ""),),
