@@ -20,7 +20,8 @@ OWN = Path(__file__).name
 MAX_DOCUMENT_WORDS = 20_000
 """Written words of README.md, docs/*.md and skill/*.md without CHANGELOG.md, skill/references/, generated pages and figures."""
 GENERATED_PAGES = {"emulator-coverage.md"}
-FIGURES = re.compile(r"<!-- figures: .*?<!-- /figures -->", re.DOTALL)
+FIGURES = re.compile(r"<!-- figures: .*?<!-- /figures -->|<!-- example: .*?```text.*?```", re.DOTALL)
+"""Generated text: tables of results, and output of commands."""
 
 _NOUN_CLAUSES = (
     "it they was were is are has had the a an came comes runs ran needs one each every this that there users? AMD rocprof\\w* "

@@ -20,7 +20,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
     """Analyse the recording, write the documents, and print one screen, all results as JSON, or the runtime.
 
     Raises:
-        LabError: A file does not exist, or nothing can be analysed.
+        LabError: A file does not exist, or no recording can be read.
     """
     if request.series:
         _run_series(request)

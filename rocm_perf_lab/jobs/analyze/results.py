@@ -112,7 +112,7 @@ def analyze_recording(request: AnalyzeRequest, directory: Path) -> RecordingAnal
     """Analyse the files of a request, and write the documents to `directory`.
 
     Raises:
-        LabError: Nothing can be analysed.
+        LabError: No recording can be read.
     """
     recording = load_recording(request.paths)
     evidence = DetailedEvidence(recording)
