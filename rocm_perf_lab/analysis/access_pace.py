@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,8 @@ class AccessPace:
 class Accesses:
     """Accesses of one compute unit to one unit in order of issue; all arrays have shape (n_accesses,)."""
 
+    place: tuple[int, int]
+    """Shader engine and compute unit."""
     wave: Integers
     """Index of the wavefront."""
     position: Integers
@@ -67,9 +70,10 @@ class Accesses:
     """Ideal service time."""
     size: Integers
 
-    def ideal_ends(self) -> Integers:
-        """Return the time at which a unit without conflicts would have served each access."""
-        return served(self.issued, self.clocks)[1]
+    @cached_property
+    def ideal(self) -> tuple[Integers, Integers]:
+        """Start and end of the service of each access by a unit without conflicts."""
+        return served(self.issued, self.clocks)
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def accesses(waves: Sequence[WaveTimes], table: UnitTable, unit: HardwareUnit) -
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, one in enumerate(waves):
         groups[one.wave.key.engine, one.wave.compute_unit].append(number)
-    return tuple(_of_unit(waves, numbers, table, UNITS.index(unit)) for numbers in groups.values())
+    return tuple(_of_unit(waves, place, numbers, table, UNITS.index(unit)) for place, numbers in groups.items())
 
 
 def pace(units: Sequence[Accesses]) -> AccessPace | None:
@@ -142,15 +146,17 @@ def pace(units: Sequence[Accesses]) -> AccessPace | None:
     return AccessPace(count, *means)
 
 
-def _of_unit(waves: Sequence[WaveTimes], numbers: Sequence[int], table: UnitTable, unit: int) -> Accesses:
+def _of_unit(waves: Sequence[WaveTimes], place: tuple[int, int], numbers: Sequence[int], table: UnitTable, unit: int) -> Accesses:
     positions = [np.flatnonzero(table.unit[waves[number].rows] == unit) for number in numbers]
-    rows = np.concatenate([waves[number].rows[place] for number, place in zip(numbers, positions, strict=True)])
-    wave = np.repeat(np.array(numbers, dtype=np.int64), [len(place) for place in positions])
-    attempted = np.concatenate([waves[number].attempted[place] for number, place in zip(numbers, positions, strict=True)])
-    issued = np.concatenate([waves[number].issued[place] for number, place in zip(numbers, positions, strict=True)])
+    picked = list(zip((waves[number] for number in numbers), positions, strict=True))
+    rows = np.concatenate([one.rows[here] for one, here in picked])
+    wave = np.repeat(np.array(numbers, dtype=np.int64), [len(here) for here in positions])
+    attempted = np.concatenate([one.attempted[here] for one, here in picked])
+    issued = np.concatenate([one.issued[here] for one, here in picked])
     order = np.argsort(issued, kind="stable")
     rows = rows[order]
     return Accesses(
+        place=place,
         wave=wave[order],
         position=np.concatenate(positions)[order],
         rows=rows,

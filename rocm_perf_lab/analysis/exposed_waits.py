@@ -172,7 +172,8 @@ class _Book:
 
     def add(self, causes: Integers, rows: Integers, clocks: Floats) -> None:
         """Add clocks by cause and row; all arrays have shape (n,)."""
-        self._clocks += np.bincount(causes * self._numbers + rows, weights=clocks, minlength=len(self._clocks))
+        used = np.flatnonzero(clocks)  # most waiting is hidden
+        np.add.at(self._clocks, causes[used] * self._numbers + rows[used], clocks[used])
 
     def waited(self, wave: WaveTimes, causes: Integers, starts: Integers, ends: Integers) -> None:
         """Record when a wavefront waited for which cause; all arrays have shape (n,)."""
@@ -210,7 +211,9 @@ class _WaveWalk:
         """Charge all exposed time of the wavefront, and that of others that waited for it at barriers."""
         one, causes = self._one, self._causes
         rows = one.rows
-        stalls = self._weight(one.issued) - self._weight(one.attempted)
+        free, attempted, issued = (self._weight(times) for times in (one.free, one.attempted, one.issued))
+        stalls, gaps = issued - attempted, attempted - free
+        is_stalled, is_late = stalls > 0, gaps > 0
         if len(moved):
             stalls[moved] -= self._exposure.at(one.issued[moved]) - self._exposure.at(one.attempted[moved])
         stall_cause = causes.stall[rows]
@@ -222,13 +225,12 @@ class _WaveWalk:
             self._charge_links(book, waits, stalls, main)
         self._charge_end(book, stalls, stall_cause, main)
         book.add(direct, rows, stalls)
-        idle_cause = self._charge_gaps(book, unfetched)
+        idle_cause = self._charge_gaps(book, unfetched, gaps)
         self._charge_imbalance(book)
-        spent = (one.issued > one.attempted) & (main != UNEXPLAINED)
-        spent[moved] = False
-        book.waited(one, main[spent], one.attempted[spent], one.issued[spent])
-        gaps = one.attempted > one.free
-        book.waited(one, idle_cause[gaps], one.free[gaps], one.attempted[gaps])
+        is_stalled &= main != UNEXPLAINED
+        is_stalled[moved] = False
+        book.waited(one, main[is_stalled], one.attempted[is_stalled], one.issued[is_stalled])
+        book.waited(one, idle_cause[is_late], one.free[is_late], one.attempted[is_late])
 
     def _weight(self, times: Integers) -> Floats:
         return self._exposure.at(times) + self._forwarded.at(times)
@@ -280,11 +282,10 @@ class _WaveWalk:
             after = after[(before < 0) | (since > _MATRIX_CLOCKS)]
         return after
 
-    def _charge_gaps(self, book: _Book, unfetched: Integers) -> Integers:
-        """Charge the gaps before first attempts; return their causes."""
+    def _charge_gaps(self, book: _Book, unfetched: Integers, weights: Floats) -> Integers:
+        """Charge the gaps before first attempts, which have these weights; return their causes."""
         one = self._one
         gaps = one.attempted - one.free
-        weights = self._weight(one.attempted) - self._weight(one.free)
         cause = np.full(len(gaps), _CODE_OF[Cause.DEPENDENCY])
         cause[unfetched] = _CODE_OF[Cause.INSTRUCTION_CACHE]
         cause[gaps > _LONGEST_GAP] = _CODE_OF[Cause.INSTRUCTION_CACHE]

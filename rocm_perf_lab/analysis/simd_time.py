@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rocm_perf_lab.analysis.intervals import Integral, clipped, joined, length, served, union
+from rocm_perf_lab.analysis.intervals import Integral, clipped, joined, length, union
 from rocm_perf_lab.analysis.ledger import HardwareUnit
 from rocm_perf_lab.analysis.traced_units import UNITS
 from rocm_perf_lab.rocprof.att.model import Category, Column
@@ -22,6 +22,7 @@ from rocm_perf_lab.rocprof.att.model import Category, Column
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocm_perf_lab.analysis.access_pace import Accesses
     from rocm_perf_lab.analysis.traced_units import UnitTable
     from rocm_perf_lab.rocprof.att.model import Integers, Wave
 
@@ -30,8 +31,6 @@ _FIRST_WITH_EXECUTION = 10
 ISSUE_CLOCKS = 4
 """A pause or wait that is not longer costs only its issue."""
 _MEMORY = (Category.SMEM, Category.VMEM, Category.FLAT, Category.LDS, Category.BVH)
-_SHARED = (HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE)
-"""Units that all SIMDs of a compute unit share."""
 
 
 class Simd(NamedTuple):
@@ -129,18 +128,26 @@ def wave_times(wave: Wave, rows: Integers, is_wait: Integers, gfxip: int | None)
     return WaveTimes(wave, rows, free, np.clip(time, free, issued), issued, np.maximum(done, issued))
 
 
-def simd_times(waves: Sequence[WaveTimes], table: UnitTable, *, is_partial: bool = False) -> SimdTimes:
+def simd_times(
+    waves: Sequence[WaveTimes],
+    table: UnitTable,
+    shared_units: Mapping[HardwareUnit, Sequence[Accesses]],
+    *,
+    is_partial: bool = False,
+) -> SimdTimes:
     """Return the time of every SIMD with traced wavefronts.
 
     Args:
         waves: Wavefronts with instructions.
         table: Units by row number.
+        shared_units: Accesses to the units that the SIMDs of a compute unit share. Such a unit is busy while it would work if
+            every access were coalesced and free of conflicts.
         is_partial: Whether later wavefronts are missing: the time counts until one of them could have started.
     """
     groups: dict[Simd, list[WaveTimes]] = defaultdict(list)
     for one in waves:
         groups[Simd(one.wave.key.engine, one.wave.compute_unit, one.wave.key.simd)].append(one)
-    shared = _shared_units(waves, table)
+    shared = {(unit, one.place): union(*one.ideal) for unit, units in shared_units.items() for one in units}
     found = {place: _unit_intervals(group, table) for place, group in groups.items()}
     until = _first_missing(waves) if is_partial else {}
     spans = {place: _span(group, until.get(place[:2])) for place, group in groups.items()}
@@ -150,7 +157,7 @@ def simd_times(waves: Sequence[WaveTimes], table: UnitTable, *, is_partial: bool
         for place in groups
     }
     for place in groups:
-        for unit in _SHARED:
+        for unit in shared_units:
             busy[place][unit] = length(clipped(shared[unit, place[:2]], *spans[place]))
     use = {unit: min(1.0, sum(one[unit] for one in busy.values()) / total) if total else 0.0 for unit in UNITS}
     binding = max(UNITS, key=lambda unit: use[unit]) if any(use.values()) else None
@@ -208,24 +215,6 @@ def _unit_intervals(waves: Sequence[WaveTimes], table: UnitTable) -> _UnitInterv
     return _UnitIntervals(tuple(joined(part) for part in parts), joined(work), vector)
 
 
-def _shared_units(
-    waves: Sequence[WaveTimes], table: UnitTable
-) -> dict[tuple[HardwareUnit, tuple[int, int]], tuple[Integers, Integers]]:
-    """Return when the shared units of each compute unit would work if every access were coalesced and free of conflicts."""
-    groups: dict[tuple[int, int], list[WaveTimes]] = defaultdict(list)
-    for one in waves:
-        groups[one.wave.key.engine, one.wave.compute_unit].append(one)
-    found = {}
-    for place, group in groups.items():
-        for unit in _SHARED:
-            picked = [table.unit[one.rows] == UNITS.index(unit) for one in group]
-            times = np.concatenate([one.issued[pick] for one, pick in zip(group, picked, strict=True)])
-            clocks = np.concatenate([table.service_clocks[one.rows[pick]] for one, pick in zip(group, picked, strict=True)])
-            order = np.argsort(times, kind="stable")
-            found[unit, place] = union(*served(times[order], clocks[order]))
-    return found
-
-
 def _binding_intervals(
     binding: HardwareUnit | None,
     place: Simd,
@@ -234,7 +223,7 @@ def _binding_intervals(
 ) -> tuple[Integers, Integers]:
     if binding is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return shared[binding, place[:2]] if binding in _SHARED else busy[UNITS.index(binding)]
+    return shared[binding, place[:2]] if (binding, place[:2]) in shared else busy[UNITS.index(binding)]
 
 
 def _simd(

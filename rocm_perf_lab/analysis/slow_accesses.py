@@ -94,17 +94,16 @@ def lds_excess(
     waves: Sequence[WaveTimes], waits: Sequence[WaveWaits | None], units: Sequence[Accesses], wait_cause: Integers
 ) -> float:
     """Return the part of the waits for LDS that accesses without conflicts would not have needed."""
-    ends = [np.zeros(len(one.rows), np.int64) for one in waves]
+    starts = np.cumsum([0, *(len(one.rows) for one in waves)])
+    ends = np.zeros(starts[-1], np.int64)
     for unit in units:
-        ideal = unit.ideal_ends()
-        for wave in np.unique(unit.wave).tolist():
-            mine = unit.wave == wave
-            ends[wave][unit.position[mine]] = ideal[mine]
+        ends[starts[unit.wave] + unit.position] = unit.ideal[1]
     is_lds = wait_cause == CAUSES.index(Cause.LDS_LATENCY)
     waited = beyond = 0.0
-    for one, wait, ideal in zip(waves, waits, ends, strict=True):
+    for one, wait, start in zip(waves, waits, starts[:-1].tolist(), strict=True):
         if wait is None:
             continue
+        ideal = ends[start : start + len(one.rows)]
         causes = wait.links.causes
         lasts = np.append(wait.links.victims[1:] != wait.links.victims[:-1], True)
         mine = lasts & is_lds[one.rows[causes]] & (ideal[causes] > 0) & (wait.ends - wait.starts > _LDS_TOLERANCE)

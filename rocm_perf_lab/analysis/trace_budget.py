@@ -120,11 +120,12 @@ def trace_budget(
     gfxip = trace.provenance.gfxip
     waves = [wave_times(trace.waves[number], waited.rows[number], causes.is_wait, gfxip) for number in picked]
     waits = [waited.waits[number] for number in picked]
-    times = simd_times(waves, table, is_partial=trace.provenance.is_partial)
+    lds, vector = (accesses(waves, table, unit) for unit in (HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE))
+    shared = {HardwareUnit.LDS: lds, HardwareUnit.VMEM_ISSUE: vector}
+    times = simd_times(waves, table, shared, is_partial=trace.provenance.is_partial)
     if not times.span:
         return None
     exposed = exposed_waits(waves, waits, times, causes)
-    lds, vector = (accesses(waves, table, unit) for unit in (HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE))
     lds_pace, vector_pace = pace(lds), pace(vector)
     in_flight = loads_in_flight(waves, waits, causes.is_plain_memory, vector)
     slow = SlowAccesses(exposed, times, lds, vector, lds_pace, vector_pace, in_flight)
