@@ -62,9 +62,9 @@ class Column:
     def codes(self) -> tuple[Integers, list[str]]:
         """Return the number of each cell's text, and the texts in order of their first cell."""
         if self._is_list:
-            number: dict[str, int] = {}
-            found = np.array([number.setdefault(text, len(number)) for text in self._cells], np.int64)
-            return found, list(number)
+            number_of: dict[str, int] = {}
+            found = np.array([number_of.setdefault(text, len(number_of)) for text in self._cells], np.int64)
+            return found, list(number_of)
         import pyarrow
 
         is_encoded = pyarrow.types.is_dictionary(self._cells.type)

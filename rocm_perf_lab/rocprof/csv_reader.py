@@ -314,9 +314,9 @@ def _kernels(cells: Cells, count: int) -> tuple[tuple[TracedKernel, ...], Intege
     number[order] = np.arange(len(order))
     kernels = []
     for row in first[order].tolist():
-        code, *sizes = (int(column[row]) for column in columns)
+        code, vgprs, agprs, sgprs, lds_bytes, scratch_bytes = (int(column[row]) for column in columns)
         name = _CLONE.sub("", names[code].strip()).strip()
-        kernels.append(TracedKernel(0, name, name, *sizes))
+        kernels.append(TracedKernel(0, name, name, vgprs, agprs, sgprs, lds_bytes, scratch_bytes))
     return tuple(kernels), number[kernel.ravel()]
 
 

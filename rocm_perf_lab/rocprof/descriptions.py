@@ -23,7 +23,9 @@ def traced_kernel(process: int, symbol: str, display: str, sizes: Iterable[int],
     # A name ends at its first NUL.
     symbol, display = (name.partition("\0")[0] for name in (symbol, display))
     mangled = (symbol or display).removesuffix(_DESCRIPTOR)
-    return TracedKernel(process, (display or mangled).removesuffix(_DESCRIPTOR), mangled, *sizes, code_object=code_object)
+    name = (display or mangled).removesuffix(_DESCRIPTOR)
+    vgprs, agprs, sgprs, lds_bytes, scratch_bytes = sizes
+    return TracedKernel(process, name, mangled, vgprs, agprs, sgprs, lds_bytes, scratch_bytes, code_object)
 
 
 def described_code_object(uri: str, load_bytes: int) -> str:
