@@ -16,8 +16,8 @@ from benchmarks.ledger.cases import CUS, FULL, Case, halves, integers, reals, ro
 if TYPE_CHECKING:
     from benchmarks.ledger.cases import Array
 
-_LA, _ML, _IMAGE, _PHYSICS, _DATA = (
-    f"development/{name}.hip" for name in ("linear_algebra", "neural", "image", "physics", "data")
+_LA, _ML, _IMAGE, _PHYSICS, _DATA, _VARIED = (
+    f"development/{name}.hip" for name in ("linear_algebra", "neural", "image", "physics", "data", "varied")
 )
 
 
@@ -56,6 +56,19 @@ def _lists(cells: int, each: int) -> tuple[Array, Array]:
     following = np.full(cells * each, -1, np.int32)
     following[order[:, :-1]] = order[:, 1:]
     return order[:, 0].copy(), following
+
+
+def _ragged(rows: int) -> tuple[Array, Array]:
+    """Return starts and values of rows of 1024 elements, but 8 of 262,144."""
+    lengths = np.full(rows, 1024)
+    lengths[np.arange(8) * 97 + 3500] = 1 << 18
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return starts, reals(int(starts[-1]))
+
+
+def _forest(nodes: int) -> Array:
+    """Return a random earlier node as the parent of each node."""
+    return (np.random.default_rng(1).random(nodes) * np.arange(nodes)).astype(np.int32)
 
 
 def _dark_image(pixels: int) -> Array:
@@ -248,5 +261,65 @@ DEVELOPMENT = (
          "72 KiB of straight-line code, each line of 64 bytes executed once: 100 clocks to fetch, 32 to issue its 8 "
          "instructions; one wavefront per SIMD, all at the same place",
          lambda: (reals(CUS * 256 * 32),)),
+    # --- added after the first run of those above
+    Case("near valu", _VARIED, "lennard_jones", (FULL, 1, 1), 256,
+         "10 float64 instructions per pair, which issue alone: 40 clocks of the SIMD; LDS needs 4 per wavefront and pair of "
+         "values",
+         lambda: (reals(FULL * 256).astype(np.float64), room(FULL * 256, np.float64), np.int32(256))),
+    Case("near salu", _VARIED, "shared_sequence", (FULL, 1, 1), 256,
+         "9 scalar instructions of 4 clocks per number and wavefront, 8 wavefronts share the scalar port of a SIMD: 290 clocks "
+         "for a chain of 60",
+         lambda: (integers(256, 1 << 32), room(FULL * 4, np.uint32), np.int32(250))),
+    Case("tail", _VARIED, "ragged_norms", (2 * FULL, 1, 1), 256,
+         "8 of 4,864 rows have 262,144 elements, the others 1,024: their workgroups make 1,024 rounds of a load, the others 4",
+         lambda: (*_ragged(2 * FULL), room(2 * FULL))),
+    Case("tail", _VARIED, "orbit_density", (310, 1, 1), 256,
+         "36 KiB of LDS: one workgroup per CU, 310 on 304 CUs: two rounds for 1.02, 49 % lost; one wavefront per SIMD uses one "
+         "of two issue ports, a quarter of the time",
+         lambda: (room(9216, np.uint32), np.int32(512))),
+    Case("memory_latency", _VARIED, "channel_sums", (2 * CUS, 1, 1), 256,
+         "a tile of 1 KiB per channel is loaded, waited for and used: 2 KiB per CU in 600 clocks or more: 3.4 B/clk of 8.6. 32 "
+         "KiB of LDS admit 2 wavefronts per SIMD: more would hide it as well",
+         lambda: (reals(128 * 2 * CUS * 256), reals(128), room(2 * CUS * 256), np.int32(128)), also=("low_occupancy",)),
+    Case("lds_latency", _VARIED, "forest_votes", (2 * CUS, 1, 1), 256,
+         "11 dependent LDS reads per tree: 64 clocks each and 40 of instructions; 8 wavefronts per CU use 32 of 104 clocks of "
+         "LDS. 32 KiB of LDS admit no more: occupancy is equal",
+         lambda: (integers(8190, 1 << 32), integers(2 * CUS * 4, 1 << 32), room(2 * CUS * 256, np.uint32), np.int32(60)),
+         also=("low_occupancy",)),
+    Case("scalar_latency", _VARIED, "block_rows", (2 * FULL, 1, 1), 64,
+         "a list per wavefront through scalar loads, of 2 MB in random order: 250 clocks for the node, 250 for its scale, 40 "
+         "of instructions. The grid leaves 4 wavefronts per SIMD",
+         lambda: (*_lists(2 * FULL, 100), integers(2 * FULL * 100, 1 << 19, np.int32), reals(1 << 19), room(2 * FULL * 64)),
+         also=("small_grid",)),
+    Case("dependency", _VARIED, "distinct_values", (CUS, 1, 1), 256,
+         "one wavefront per SIMD; for every value a lane number from the scalar unit, its lane read (20 clocks), a comparison, "
+         "its mask (20), a branch (28): 90 clocks of which the units work 30. The grid leaves the other slots empty",
+         lambda: (integers(CUS * 256, 16), room(CUS * 256, np.uint32), np.int32(64)), also=("low_occupancy", "small_grid")),
+    Case("register_spills", _VARIED, "transform_64", (2 * CUS, 1, 1), 256,
+         "128 values and their temporaries in 128 registers: 338 words stored and loaded per pass beside 1,150 vector "
+         "instructions (580 clocks): 86 KiB per wavefront and direction, 10,000 clocks of the MALL",
+         lambda: (reals(64 * 2 * CUS * 256, 2), room(128 * 2 * CUS * 256), np.int32(8))),
+    Case("launch_overhead", _VARIED, "advance_state", (CUS, 1, 1), 256,
+         "a load, an addition and a store per work-item, one workgroup per CU: 1 us; an empty dispatch lasts 2.4 us",
+         lambda: (room(CUS * 256), np.float32(1))),
+    Case("near valu", _VARIED, "format_numbers", (FULL, 1, 1), 256,
+         "12 divisions of 64 bits by a variable, 100 instructions or more each, for 12 bytes; the divisions are the work, and "
+         "overhead as well",
+         lambda: (integers(FULL * 256, 1 << 62, np.uint64), room(FULL * 256, np.uint32), np.uint32(10)), also=("instruction_overhead",)),
+    Case("memory_backpressure", _VARIED, "label_sums", (2, 256, 32), 256,
+         "27 loads of two bytes per lane: 112 clocks of the address pipe for 3.4 KiB; 75 vector instructions need 37; 10 MB. A "
+         "full address pipe is also its roof",
+         lambda: (integers(36 * 260 * 520, 65536, np.uint16), room(36 * 260 * 520, np.uint16), np.int32(520), np.int32(260 * 520)),
+         also=("near vmem issue", "near vector_l1")),
+    Case("uncoalesced_access", _VARIED, "energies", (2 * FULL, 1, 1), 256,
+         "4 bytes of every 192 are used: a line of 128 for each: 159 MB move for 5",
+         lambda: (np.zeros(2 * FULL * 256 * 48, np.float32), room(2 * FULL * 256))),
+    Case("barrier_imbalance", _VARIED, "classify_keys", (4 * CUS, 1, 1), 512,
+         "the first of 8 wavefronts sorts in 21 exchanges of 130 clocks while 7 wait; all search 6 levels in 700 clocks",
+         lambda: (integers(4 * CUS * 8 * 512, 1 << 32), room(4 * CUS * 8 * 512, np.uint8), np.int32(8))),
+    Case("uncoalesced_access", _VARIED, "node_depths", (FULL, 1, 1), 256,
+         "every lane follows its own chain in 2.5 MB: 64 lines of L2 per step and wavefront, 8 KiB at 43 B/clk: 190 clocks of "
+         "the CU each, 6,000 for 32 wavefronts, which hide the latency",
+         lambda: (_forest(FULL * 256), room(FULL * 256, np.int32))),
 )  # fmt: skip
-"""Written and labelled before any of them ran."""
+"""Written and labelled before they ran."""
