@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 _MEMORY = (HardwareUnit.DRAM, HardwareUnit.MALL, HardwareUnit.L2, HardwareUnit.VECTOR_L1, HardwareUnit.LDS)
 _OTHERS_FROM = 0.05
 """Share of the time from which further losses are listed."""
-_NEAR_ROOF = {
-    "memory_bandwidth_bound": "Move fewer bytes through {unit}: reuse data in registers or LDS, narrow types, or fuse kernels.",
-    "compute_bound": "Do less work on {unit}: use packed or matrix instructions, a narrower data type, or another algorithm.",
-}
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ def bottleneck_of(ledger: Ledger) -> Bottleneck:
     rest = [loss for loss in ledger.losses if loss is not main and loss.share >= _OTHERS_FROM]
     others = dict.fromkeys(texts[loss.cause].bottleneck for loss in rest)
     ordered = ([main] if main is not None else []) + rest
-    advice = [_at_roof(ledger.roof, name)] if at_roof and ledger.roof is not None else []
+    advice = [ledger.roof.suggestion] if at_roof and ledger.roof is not None else []
     return Bottleneck(
         name=name,
         confidence=ledger.confidence,
@@ -63,10 +59,6 @@ def bottleneck_of(ledger: Ledger) -> Bottleneck:
 def roof_class(roof: Roof) -> BottleneckClass:
     """Return the class of a kernel near this roof."""
     return "memory_bandwidth_bound" if roof.unit in _MEMORY else "compute_bound"
-
-
-def _at_roof(roof: Roof, name: str) -> str:
-    return _NEAR_ROOF[name].format(unit=roof.name)
 
 
 def _advice(loss: Loss) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.analysis.ledger import Cause
+from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.core.resources import load_yaml
 from rocm_perf_lab.target.peaks import MemoryLevel
 
@@ -30,11 +30,12 @@ class CauseText(BaseModel):
 
 
 class CauseCatalogue(BaseModel):
-    """All causes, and the share of each theoretical bandwidth that benchmarks achieve."""
+    """All causes, advice for each roof, and the share of each theoretical bandwidth that benchmarks achieve."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     achievable: dict[MemoryLevel, float]
+    roofs: dict[HardwareUnit, str]
     causes: dict[Cause, CauseText]
 
 

@@ -7,8 +7,10 @@ unit is hidden and is no loss.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.code_account import assumed_scratch
 from rocm_perf_lab.analysis.counted import CountedEvents
 from rocm_perf_lab.analysis.counted_clocks import counter_clock
 from rocm_perf_lab.analysis.launch_account import LaunchShape, launch_rate_share
@@ -60,7 +62,7 @@ def counter_account(
         return Account(Source.COUNTERS, missing=missing_counters(profile, counted))
     shape = LaunchShape.of(profile)
     clock = counter_clock(counted, profile.target, shape, duration_ns)
-    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, code)
+    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, code, assumed_scratch(profile))
     pressures = unit_pressures(kernel)
     idle = tuple(_idle(kernel, shape, duration_ns))
     states = wave_states(counted, profile.target)
@@ -161,7 +163,7 @@ def _waits(kernel: CountedKernel, states: WaveStates, free: float, profile: Prof
         text = f"{missing:.0%} of the wavefront slots that the launch could fill are empty on average"
         if atomics >= _ATOMIC_SHARE:
             text = f"{atomics:.0%} of the vector memory instructions are atomics, and {text}"
-            yield _part(Cause.ATOMIC_CONTENTION, free * missing, 0.7, text)
+            yield replace(_part(Cause.ATOMIC_CONTENTION, free * missing, 0.75, text), outside=True)
             free *= 1 - missing
         elif launching < _FAST_LAUNCHES:
             yield _part(Cause.TAIL, free * missing, 0.5, f"{text}: workgroups end at different times")

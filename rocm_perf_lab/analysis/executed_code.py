@@ -78,6 +78,13 @@ class ExecutedCode:
         return scratch / whole if whole else 0.0
 
     @cached_property
+    def scratch_bytes_share(self) -> float:
+        """Share of the bytes of the executed vector memory instructions that access scratch memory."""
+        sizes = [(one, (access_bytes(one.mnemonic) or 0) * one.executions) for one in self.instructions]
+        whole = sum(size for _, size in sizes)
+        return sum(size for one, size in sizes if one.mnemonic.startswith("scratch_")) / whole if whole else 0.0
+
+    @cached_property
     def overhead(self) -> dict[str, float]:
         """Share of the executed `valu` and `salu` instructions whose results reach only addresses and conditions."""
         useful = _useful(self.instructions)

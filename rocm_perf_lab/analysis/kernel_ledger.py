@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.code_account import code_account
+from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.counter_account import counter_account
 from rocm_perf_lab.analysis.executed_code import ExecutedCode
 from rocm_perf_lab.analysis.launch_account import launch_account
 from rocm_perf_lab.analysis.ledger_fusion import fuse
+from rocm_perf_lab.analysis.ledger_verdict import COMMUNICATION
 from rocm_perf_lab.analysis.roofline import Unavailable
 
 if TYPE_CHECKING:
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.target.peaks import MeasuredPeaks
 
+_OF_PEERS = (
+    "the same run of all processes: the last one to enter a collective delays the others; balance their work before it",
+    "the application overview: how much of the communication computation hides, and how much is exposed",
+)
 _NO_TRACE = "waits by instruction and source line: a thread trace (rocprofv3 --att -- APPLICATION, or passes=deep)"
 
 
@@ -47,6 +54,10 @@ def kernel_ledger(
         measured: Measured peaks of the GPU.
     """
     known_ns = duration_ns if duration_ns > 0 else None
+    emulated = profile.provenance.trace.emulated
+    if is_communication(profile.kernel.name):
+        # The time of a collective includes waiting for its peers; few channels are its purpose.
+        return replace(fuse((), known_ns, emulated=emulated, missing=_OF_PEERS), verdict=COMMUNICATION)
     traced = None if isinstance(thread_trace, Unavailable) else thread_trace
     code = ExecutedCode.of_trace(att) if att is not None and traced is not None else None
     accounts = [
@@ -63,4 +74,4 @@ def kernel_ledger(
 
         accounts.append(sample_account(samples, profile.kernel.mangled_name, traced=traced))
     missing = (_NO_TRACE,) if traced is None and samples is None else ()
-    return fuse(accounts, known_ns, emulated=profile.provenance.trace.emulated, missing=missing)
+    return fuse(accounts, known_ns, emulated=emulated, missing=missing)

@@ -20,6 +20,9 @@ LATENCIES = (Cause.MEMORY_LATENCY, Cause.LDS_LATENCY, Cause.SCALAR_LATENCY, Caus
 """Waiting that more wavefronts would hide."""
 _HIDING_WAVES = 4.0
 """Wavefronts per SIMD from which more of them seldom hide more latency."""
+_GRID_EXPONENT, _OCCUPANCY_EXPONENT = 1.5, 0.8
+"""How the share of missing wavefronts becomes the share of the latency that they would hide. A grid that fills every SIMD twice
+is seldom the reason of waiting; registers and LDS that allow two wavefronts are."""
 _LAUNCH_NS = 3000.0
 """Time of a dispatch beside its wavefronts, if the target has no timing parameters: 2 to 4 us on MI200 and MI300."""
 _LEAST_SHARE = 0.005
@@ -131,13 +134,21 @@ def _unhidden(profile: Profile, shape: LaunchShape) -> tuple[Reassignment, ...]:
     wanted = min(_HIDING_WAVES, float(profile.occupancy.max_waves_per_simd))
     if resident >= wanted:
         return ()
-    fraction = 1 - resident / wanted
+    missing = 1 - resident / wanted
     if resident < fitting:
         text = f"the grid keeps {resident:.2g} wavefronts per SIMD resident; {fitting:g} fit"
-        return (Reassignment(Cause.SMALL_GRID, fraction, LATENCIES, Evidence(Source.LAUNCH, text)),)
+        return (Reassignment(Cause.SMALL_GRID, missing**_GRID_EXPONENT, LATENCIES, Evidence(Source.LAUNCH, text)),)
     limiter = profile.occupancy.limiter
     text = f"{resident:g} of {profile.occupancy.max_waves_per_simd} wavefronts per SIMD are resident, limited by {limiter}"
-    return (Reassignment(Cause.LOW_OCCUPANCY, fraction, LATENCIES, Evidence(Source.LAUNCH, text), _occupancy_advice(profile)),)
+    return (
+        Reassignment(
+            Cause.LOW_OCCUPANCY,
+            missing**_OCCUPANCY_EXPONENT,
+            LATENCIES,
+            Evidence(Source.LAUNCH, text),
+            _occupancy_advice(profile),
+        ),
+    )
 
 
 def _occupancy_advice(profile: Profile) -> str | None:

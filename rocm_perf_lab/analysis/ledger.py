@@ -88,6 +88,8 @@ class TimePart:
     evidence: tuple[Evidence, ...]
     suggestion: str | None = None
     location: str | None = None
+    outside: bool = False
+    """True for time in which most of the GPU has no wavefront, which thread traces and PC samples cannot see."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ class Roof:
     evidence: tuple[Evidence, ...]
     lower_bound: bool = False
     """True if parts of the work are unknown, for example counters that were not collected."""
+    suggestion: str = ""
+    """How a kernel near this roof gets faster."""
 
     @property
     def name(self) -> str:

@@ -31,6 +31,8 @@ class RoofPart(Part):
     evidence: tuple[EvidencePart, ...]
     lower_bound: bool
     """True if parts of the kernel's work are unknown: time and utilisation are then at least these."""
+    suggestion: str
+    """How a kernel near this roof gets faster."""
 
 
 class LossPart(Part):
@@ -86,6 +88,7 @@ def _roof(roof: Roof) -> RoofPart:
         utilisation=roof.utilisation,
         evidence=_evidence(roof.evidence),
         lower_bound=roof.lower_bound,
+        suggestion=roof.suggestion,
     )
 
 

@@ -17,7 +17,7 @@ from rocm_perf_lab.analysis.ledger import Cause, Ledger, Loss, Roof, Source
 from rocm_perf_lab.analysis.ledger_verdict import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from rocm_perf_lab.analysis.ledger import Account, Evidence, Reassignment, TimePart, UnitUse
 
@@ -28,6 +28,7 @@ WASTED = (
     Cause.DIVERGENCE,
     Cause.INSTRUCTION_OVERHEAD,
     Cause.UNCOALESCED_ACCESS,
+    Cause.REGISTER_SPILLS,
     Cause.CHANNEL_IMBALANCE,
 )
 _FINE = (Source.THREAD_TRACE, Source.PC_SAMPLES, Source.COUNTERS)
@@ -35,6 +36,8 @@ _FINE = (Source.THREAD_TRACE, Source.PC_SAMPLES, Source.COUNTERS)
 _LEAST_SHARE = 0.005
 _LEAST_COVERAGE = 0.5
 """Share of the waiting that a finer source must explain to replace a coarser one."""
+_NARROW = (Source.THREAD_TRACE, Source.PC_SAMPLES)
+"""Sources that see compute units with wavefronts, not the whole dispatch."""
 _STATIC = (Source.LAUNCH, Source.CODE)
 _DISAGREEMENT = 0.15
 _MOST_EVIDENCE = 4
@@ -65,18 +68,21 @@ def fuse(
         missing: Evidence to collect, in addition to that of the accounts.
     """
     duration_ns = duration_ns if duration_ns and duration_ns > 0 else None
-    idle = [_merged(cause, _parts(accounts, cause)) for cause in IDLE]
+    seen = [account for account in accounts if account.source not in _NARROW]
+    idle = [_merged(cause, _parts(seen if cause != Cause.TAIL else accounts, cause)) for cause in IDLE]
+    idle += [_merged(part.cause, [(one.source, [part])]) for one in accounts for part in one.losses if _is_outside(part)]
     working = max(0.0, 1 - sum(part.share for part in idle))
     scaled = tuple(_scaled(account, working) for account in accounts)
     roof = _roof(scaled, duration_ns)
     left = 1 - (roof.utilisation if roof else 0.0)
     wasted = [_merged(cause, _parts(scaled, cause)) for cause in WASTED]
-    waiting = _moved(_waiting(scaled), [one for account in accounts for one in account.reassigned])
+    charged = {part.cause for account in accounts if account.source in _NARROW for part in account.losses}
+    waiting = _moved(_waiting(scaled), [one for account in accounts for one in account.reassigned], charged)
     parts = _together(idle, wasted, waiting, left)
     losses = tuple(_loss(part, duration_ns, left) for part in parts)
     unexplained = max(0.0, left - sum(loss.share for loss in losses))
     has_evidence = any(account.units or account.losses for account in accounts if account.source not in _STATIC)
-    found = judge(roof, losses, unexplained, has_evidence=has_evidence)
+    found = judge(roof, losses, unexplained, has_evidence=has_evidence, saw_lanes=_saw_lanes(accounts))
     return Ledger(
         measured_ns=duration_ns,
         emulated=emulated,
@@ -91,9 +97,23 @@ def fuse(
     )
 
 
+def _saw_lanes(accounts: Sequence[Account]) -> bool:
+    """Return True if a source that knows idle lanes stated a use of units: a thread trace does not record lanes."""
+    return any(account.units for account in accounts if account.source in (Source.COUNTERS, Source.PC_SAMPLES))
+
+
+def _is_outside(part: TimePart) -> bool:
+    return part.outside and part.cause not in IDLE
+
+
 def _scaled(account: Account, working: float) -> Account:
-    """Return an account whose shares are of the traced or sampled work as shares of the whole dispatch."""
-    if account.source not in (Source.THREAD_TRACE, Source.PC_SAMPLES):
+    """Return an account whose shares are of the traced or sampled work as shares of the whole dispatch.
+
+    Time outside of the work is removed: it has been counted as idle time.
+    """
+    if any(map(_is_outside, account.losses)):
+        account = replace(account, losses=tuple(part for part in account.losses if not _is_outside(part)))
+    if account.source not in _NARROW:
         return account
     return replace(
         account,
@@ -122,7 +142,12 @@ def _roof(accounts: Iterable[Account], duration_ns: float | None) -> Roof | None
     largest = max(uses.values(), key=lambda use: use.share)
     share = min(1.0, max(0.0, largest.share))
     return Roof(
-        largest.unit, None if duration_ns is None else share * duration_ns, share, (largest.evidence,), largest.lower_bound
+        unit=largest.unit,
+        time_ns=None if duration_ns is None else share * duration_ns,
+        utilisation=share,
+        evidence=(largest.evidence,),
+        lower_bound=largest.lower_bound,
+        suggestion=cause_catalogue().roofs[largest.unit],
     )
 
 
@@ -194,10 +219,9 @@ def _confirmed(part: MergedPart, others: Sequence[tuple[Source, Sequence[TimePar
     return replace(part, evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE], confidence=sure)
 
 
-def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment]) -> list[MergedPart]:
-    """Move waiting to the causes that are its reason; those that the waiting's source has already charged stay as they are."""
+def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment], charged: Collection[Cause]) -> list[MergedPart]:
+    """Move waiting to the causes that are its reason, except for those that the waiting's source has already charged."""
     parts = list(waiting)
-    charged = {part.cause for part in waiting}
     for one in reassigned:
         own = [part for part in parts if part.cause in one.of]
         exposed = sum(part.share for part in own)

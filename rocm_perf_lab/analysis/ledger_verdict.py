@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.analysis.ledger import Cause
+from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,10 +18,16 @@ _NEAR = 0.75
 _RATHER_NEAR = 0.6
 """The same if the largest loss is less than half of the time at the roof."""
 _SMALL_LAUNCH = 1.4
-"""Launch overhead below half of the time is the verdict only if it exceeds the next loss by this factor: all kernels have it."""
-_MOST_OF_IT = 0.45
+"""Launch overhead below `_MOST_OF_IT` is the verdict only if it exceeds the next loss by this factor: all kernels have it. Above,
+it is the verdict unless the next loss exceeds it by the factor: a kernel this short does not get faster."""
+_MOST_OF_IT = 0.4
+_MOST_UNEXPLAINED = 0.5
 _LEAST_LOSS = 0.1
 _MOST_CONFIDENCE = 0.97
+_MOST_WITHOUT_LANES = 0.7
+_STATIC_FACTS = 0.6
+"""Factor of the confidence if only the launch and the code are known: their amounts assume that time scales with units."""
+COMMUNICATION = "communication between processes, not decidable from one process"
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,9 @@ def near(roof: Roof) -> str:
     return f"near the {roof.name} roof"
 
 
-def judge(roof: Roof | None, losses: Sequence[Loss], unexplained: float, *, has_evidence: bool) -> Verdict:
+def judge(
+    roof: Roof | None, losses: Sequence[Loss], unexplained: float, *, has_evidence: bool, saw_lanes: bool = True
+) -> Verdict:
     """Return the verdict.
 
     Args:
@@ -45,30 +53,36 @@ def judge(roof: Roof | None, losses: Sequence[Loss], unexplained: float, *, has_
         losses: Losses, largest first.
         unexplained: Share of the duration without a cause.
         has_evidence: False if only static facts are known.
+        saw_lanes: False if idle lanes are unknown: busy units may then do useless work.
     """
     losses = _ranked(losses)
     used = roof.utilisation if roof else 0.0
-    largest = losses[0].share if losses else 0.0
+    largest = max((loss.share for loss in losses), default=0.0)
     if roof is not None and (used >= _NEAR or (used >= _RATHER_NEAR and used >= 2 * largest)):
         second = max(largest, unexplained)
-        return Verdict(near(roof), min(_MOST_CONFIDENCE, 0.5 + 0.6 * max(0.0, used - second)))
-    if losses and largest >= max(_LEAST_LOSS, unexplained) and (has_evidence or losses[0].confidence >= _NEAR):
-        return Verdict(str(losses[0].cause), _of_loss(losses, used, unexplained))
+        most = _MOST_CONFIDENCE if saw_lanes or roof.unit == HardwareUnit.MATRIX else _MOST_WITHOUT_LANES
+        return Verdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
+    if losses and largest >= _LEAST_LOSS and unexplained <= _MOST_UNEXPLAINED and (has_evidence or losses[0].confidence >= _NEAR):
+        sure = _of_loss(losses, used, unexplained)
+        return Verdict(str(losses[0].cause), sure if has_evidence else sure * _STATIC_FACTS)
     return Verdict(UNDECIDED, 0.0)
 
 
 def _ranked(losses: Sequence[Loss]) -> list[Loss]:
-    """Return the losses by amount, but launch overhead behind others of about its size."""
+    """Return the losses by amount; launch overhead is ahead of others of about its size if it is long, and behind them if not."""
     order = list(losses)
-    is_launch = len(order) > 1 and order[0].cause == Cause.LAUNCH_OVERHEAD and order[0].share < _MOST_OF_IT
-    if is_launch and order[0].share < _SMALL_LAUNCH * order[1].share:
-        order[0], order[1] = order[1], order[0]
-    return order
+    launch = next((loss for loss in losses if loss.cause == Cause.LAUNCH_OVERHEAD), None)
+    if launch is None or len(order) == 1:
+        return order
+    order.remove(launch)
+    factor = 1 / _SMALL_LAUNCH if launch.share >= _MOST_OF_IT else _SMALL_LAUNCH
+    place = sum(loss.share * factor > launch.share for loss in order)
+    return [*order[:place], launch, *order[place:]]
 
 
 def _of_loss(losses: Sequence[Loss], used: float, unexplained: float) -> float:
     """Return the confidence in the largest loss: its own, reduced by rivals that are nearly as large."""
     first = losses[0]
-    rival = max([unexplained, used, *(loss.share for loss in losses[1:2])])
+    rival = max([unexplained, used, *(loss.share for loss in losses[1:])])
     margin = max(0.0, 1 - rival / first.share)
     return min(_MOST_CONFIDENCE, first.confidence * (0.55 + 0.45 * min(1.0, 1.5 * margin)) + 0.1 * margin)

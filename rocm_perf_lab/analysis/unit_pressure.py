@@ -25,12 +25,21 @@ if TYPE_CHECKING:
 
 _ABOVE_ROOF = 1.05
 """Rates up to this share of a theoretical peak are rounding; above it, something is wrong."""
+_ABOVE_BENCHMARKS = 1.28
+"""The same for the MALL, relative to the rate that benchmarks achieve: its theoretical peak is far above."""
 _COALESCED_LOOKUPS = 16.0
 """L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
+_WIDEST_ACCESS = 16.0
+"""Bytes per lane of the widest vector memory instruction."""
+_OVERFETCH = 1.25
+_LEAST_SCRATCH = 0.05
 _FULL_LANES = 0.95
 _TRANSCENDENTAL_SLOTS = 4
 _LEAST_OVERHEAD = 0.1
 """Share of address and condition instructions that every kernel has."""
+_USUAL_SCALAR_OVERHEAD = 0.9
+_MOSTLY_SCALAR = 4
+"""Scalar instructions per vector instruction from which the scalar work is the purpose of a kernel."""
 _MATRIX_KERNEL = 0.15
 """Busy share of the matrix cores from which they are the purpose of the kernel."""
 
@@ -79,6 +88,8 @@ class CountedKernel:
     peaks: MeasuredPeaks | None = None
     code: ExecutedCode | None = None
     """Executed instructions, if they are known."""
+    assumed_scratch: float = 0.0
+    """Share of scratch accesses in the traffic if the code is unknown."""
     achievable: Mapping[MemoryLevel, float] = field(default_factory=lambda: cause_catalogue().achievable)
 
     def metric(self, name: str) -> float | None:
@@ -97,11 +108,16 @@ class CountedKernel:
 
     @property
     def requested_bytes(self) -> float | None:
-        """Bytes that the lanes of vector memory instructions ask for; None if the code is unknown."""
+        """Bytes that the lanes of vector memory instructions ask for, at most; None if they were not counted."""
         accesses = self.counted.events("SQ_INSTS_VMEM")
-        if self.lane_bytes is None or accesses is None:
+        if accesses is None:
             return None
-        return accesses * self.wave_size * self.lane_bytes
+        return accesses * self.wave_size * (self.lane_bytes if self.lane_bytes is not None else _WIDEST_ACCESS)
+
+    @property
+    def scratch_traffic(self) -> float:
+        """Share of the requested bytes that are accesses to scratch memory."""
+        return self.code.scratch_bytes_share if self.code is not None else self.assumed_scratch
 
 
 def unit_pressures(kernel: CountedKernel) -> tuple[Pressure, ...]:
@@ -140,23 +156,33 @@ def _bandwidth(kernel: CountedKernel, roof: MemoryRoof, rate: float, traffic: fl
     achievable = roof.gb_per_s * (1.0 if roof.kind == "empirical" else kernel.achievable.get(roof.level, 1.0))
     clock = kernel.clock
     when = "" if clock.is_measured else " at the maximum clock (the recording has no times)"
-    text = (
-        f"{roof.level} moves {'at least ' if missing else ''}{traffic / 1e6:,.4g} MB, {rate:,.0f} GB/s{when}: "
-        f"{rate / achievable:.0%} of the {achievable:,.0f} GB/s that are achievable"
-    )
-    is_possible = rate <= roof.gb_per_s * _ABOVE_ROOF
-    if not is_possible:
-        text += f", and above the peak of {roof.gb_per_s:,.0f} GB/s: not trustworthy"
+    moved = f"{roof.level} moves {'at least ' if missing else ''}{traffic / 1e6:,.4g} MB"
+    most = achievable * _ABOVE_BENCHMARKS if roof.level == "mall" else roof.gb_per_s * _ABOVE_ROOF
+    is_possible = rate <= most
+    if is_possible:
+        text = f"{moved}, {rate:,.0f} GB/s{when}: {rate / achievable:.0%} of the {achievable:,.0f} GB/s that are achievable"
+    else:
+        text = f"{moved}{when}, at a rate above the possible {most:,.0f} GB/s: not trustworthy"
     if clock.doubt:
         text += f"; {clock.doubt}"
     busy = min(1.0, rate / achievable)
-    waste = ()
-    requested = kernel.requested_bytes
-    if requested and traffic > requested * 1.25:
-        share = busy * (1 - requested / traffic)
-        reason = f"lanes request {requested / 1e6:,.4g} MB, but {traffic / 1e6:,.4g} MB move through {roof.level}"
-        waste = (Waste(Cause.UNCOALESCED_ACCESS, share, reason, 0.75),)
+    waste = tuple(_wasted_traffic(kernel, roof.level, busy, traffic))
     return Pressure(HardwareUnit(roof.level), busy, text, waste, is_possible and clock.doubt is None, missing)
+
+
+def _wasted_traffic(kernel: CountedKernel, level: str, busy: float, traffic: float) -> Iterator[Waste]:
+    requested = kernel.requested_bytes
+    needed = 1.0
+    if requested and traffic > requested * _OVERFETCH:
+        needed = requested / traffic
+        most = "" if kernel.lane_bytes is not None else "at most "
+        reason = f"lanes request {most}{requested / 1e6:,.4g} MB, but {traffic / 1e6:,.4g} MB move through {level}"
+        yield Waste(Cause.UNCOALESCED_ACCESS, busy * (1 - needed), reason, 0.8)
+    if kernel.scratch_traffic >= _LEAST_SCRATCH:
+        reason = (
+            f"{kernel.scratch_traffic:.0%} of the requested bytes are {'' if kernel.code else 'assumed to be '}spilled registers"
+        )
+        yield Waste(Cause.REGISTER_SPILLS, busy * needed * kernel.scratch_traffic, reason, 0.75 if kernel.code else 0.4)
 
 
 def _vector_l1(kernel: CountedKernel) -> Iterator[Pressure]:
@@ -260,12 +286,27 @@ def _scalar(kernel: CountedKernel) -> Iterator[Pressure]:
     busy = None if issued is None else kernel.per_unit(issued[0])
     if busy is not None:
         text = f"scalar instructions take {busy:.0%} of the issue slots"
-        overhead = kernel.code.overhead.get("salu", 0.0) if kernel.code else 0.0
+        yield Pressure(HardwareUnit.SALU, min(1.0, busy), text, tuple(_wasted_scalar_slots(kernel, min(1.0, busy))))
+
+
+def _wasted_scalar_slots(kernel: CountedKernel, busy: float) -> Iterator[Waste]:
+    """Yield scalar instructions beside the useful work: branches around divergent lanes, and addresses and conditions."""
+    counted = kernel.counted
+    scalar, vector = counted.events("SQ_INSTS_SALU") or 0.0, counted.events("SQ_INSTS_VALU") or 0.0
+    if kernel.code is not None:
+        overhead, sure = kernel.code.overhead.get("salu", 0.0), 0.7
         reason = f"{overhead:.0%} of the executed scalar instructions only compute addresses and conditions"
-        waste = (
-            (Waste(Cause.INSTRUCTION_OVERHEAD, min(1.0, busy) * overhead, reason, 0.7),) if overhead >= _LEAST_OVERHEAD else ()
-        )
-        yield Pressure(HardwareUnit.SALU, min(1.0, busy), text, waste)
+    else:
+        # Scalar results seldom reach memory: without the code, they count as overhead beside vector work.
+        overhead, sure = (_USUAL_SCALAR_OVERHEAD if vector * _MOSTLY_SCALAR > scalar else 0.0), 0.45
+        reason = "scalar instructions usually compute addresses and conditions"
+    if overhead < _LEAST_OVERHEAD:
+        return
+    lanes = kernel.metric("active_lanes")
+    idle = 0.0 if lanes is None else max(0.0, 1 - lanes / kernel.wave_size)
+    if idle > 1 - _FULL_LANES:
+        yield Waste(Cause.DIVERGENCE, busy * overhead * idle, "scalar instructions branch around inactive lanes", sure)
+    yield Waste(Cause.INSTRUCTION_OVERHEAD, busy * overhead * (1 - idle), reason, sure)
 
 
 def _first(counted: CountedEvents, *names: str) -> float | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rocm_perf_lab.analysis.ledger_verdict import near
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -159,8 +161,10 @@ def _evidence(evidence: Evidence, width: int, most_lines: int | None) -> list[Te
 
 
 def _suggestions(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
-    """Return the suggestions of the largest losses, each once, after the place in the code that it is about."""
-    texts = dict.fromkeys(f"{loss.location}: {loss.suggestion}" if loss.location else loss.suggestion for loss in ledger.losses)
+    """Return the suggestions for a kernel near its roof, and of the largest losses, each after its place in the code."""
+    at_roof = [ledger.roof.suggestion] if ledger.roof is not None and ledger.verdict == near(ledger.roof) else []
+    of_losses = (f"{loss.location}: {loss.suggestion}" if loss.location else loss.suggestion for loss in ledger.losses)
+    texts = dict.fromkeys((*at_roof, *of_losses))
     chosen = list(texts) if verbose else list(texts)[:_SUGGESTIONS]
     return _numbered("suggestions", chosen, width, None if verbose else 2)
 

@@ -179,7 +179,7 @@ def test_nothing_recorded_is_not_decidable() -> None:
     assert ledger.unexplained == 1.0
 
 
-@pytest.mark.parametrize(("launch", "other", "verdict"), [(0.4, 0.35, "memory_latency"), (0.6, 0.3, "launch_overhead")])
+@pytest.mark.parametrize(("launch", "other", "verdict"), [(0.35, 0.34, "memory_latency"), (0.6, 0.3, "launch_overhead")])
 def test_launch_overhead_is_the_verdict_only_if_it_dominates(launch: float, other: float, verdict: str) -> None:
     found = Account(Source.COUNTERS, (part(Cause.LAUNCH_OVERHEAD, launch), part(Cause.MEMORY_LATENCY, other)))
 

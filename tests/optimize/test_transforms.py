@@ -11,7 +11,7 @@ from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.source_tree import parse_source
-from rocm_perf_lab.optimize.transforms.base import select_transforms
+from rocm_perf_lab.optimize.transforms.base import addresses_any, order_transforms
 from rocm_perf_lab.optimize.transforms.hoisting import HoistInvariants
 from rocm_perf_lab.optimize.transforms.launch_bounds import LaunchBounds, WavesPerEu
 from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
@@ -254,13 +254,17 @@ def test_other_atomics_are_not_changed(statement: str) -> None:
     assert reasons("wave reduction", kernel(statement))
 
 
-def test_transforms_are_selected_by_bottleneck() -> None:
+def test_transforms_that_address_a_loss_come_first_and_none_is_excluded() -> None:
     everything = tuple(transforms().values())
 
-    assert "pad LDS" in {t.name for t in select_transforms(everything, ["lds_bank_conflicts"])}
-    assert "pad LDS" not in {t.name for t in select_transforms(everything, ["compute_bound"])}
-    assert "unroll" in {t.name for t in select_transforms(everything, ["compute_bound"])}  # addresses every bottleneck
-    assert select_transforms((PadSharedMemory(),), ["compute_bound"]) != ()
+    for classes in (["lds_bank_conflicts"], ["compute_bound"], []):
+        ordered = order_transforms(everything, classes)
+
+        assert sorted(t.name for t in ordered) == sorted(t.name for t in everything)
+        addressed = [addresses_any(t, classes) for t in ordered]
+        assert addressed == sorted(addressed, reverse=True)
+    names = [t.name for t in order_transforms(everything, ["compute_bound"])]
+    assert names.index("unroll") < names.index("pad LDS")
 
 
 @pytest.mark.parametrize(

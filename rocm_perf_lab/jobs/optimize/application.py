@@ -22,10 +22,10 @@ from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
 from rocm_perf_lab.jobs.optimize.results import write_results
 from rocm_perf_lab.jobs.optimize.setup import (
     LoopComponents,
-    applicable_transforms,
     clear_directory,
     confirm,
     open_proposer,
+    ordered_transforms,
     policy_of,
 )
 from rocm_perf_lab.jobs.records import RebuildCheck, analysis_params, optimizer_params, profile_metrics
@@ -262,7 +262,7 @@ class OptimizeApplicationJob:
         journal = Journal(lab.output_dir / JOURNAL)
         header = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
 
-        transforms = applicable_transforms(lab, parts.transforms, found.diagnosis)
+        transforms = ordered_transforms(lab, parts.transforms, found.diagnosis)
 
         def directory_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.builder.directory_of(proposal)

@@ -14,11 +14,11 @@ from rocm_perf_lab.jobs.optimize.results import write_results
 from rocm_perf_lab.jobs.optimize.seeds import seeds_of, with_run_seeds
 from rocm_perf_lab.jobs.optimize.setup import (
     LoopComponents,
-    applicable_transforms,
     clear_directory,
     confirm,
     limits_of,
     open_proposer,
+    ordered_transforms,
     policy_of,
     trial_runners,
 )
@@ -129,7 +129,7 @@ class OptimizeJob:
         def directory_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else kernel_bench.directory(proposal)
 
-        transforms = applicable_transforms(lab, parts.transforms, profiled.diagnosis)
+        transforms = ordered_transforms(lab, parts.transforms, profiled.diagnosis)
         with (
             show_progress(lab.console) as progress,
             open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
 
 _LINES = 8
+_LOSSES, _LEAST_LOSS = 5, 0.03
 _OPCODES = 4
 _OMITTED_SUFFIXES = ("flops", "bytes", "ops", "cycles")
 """Suffixes of metrics that are amounts; prompts have shares and rates."""
@@ -105,6 +106,7 @@ def facts_of(directory: Path, kernel: KernelDescription | None) -> Mapping[str, 
         "profile": profile,
         "analysis": analysis,
         "metrics": metrics,
+        "losses": [loss for loss in analysis["ledger"]["losses"] if loss["share"] >= _LEAST_LOSS][:_LOSSES],
         "hot_spots": hot_spots(directory) + _waits(analysis),
         "arguments": _arguments(kernel) if kernel else [],
         "defines": [f"{name}={value}" for name, value in _defines(kernel).items()] if kernel else [],

@@ -22,7 +22,7 @@ from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT, Budget, Reco
 from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
 from rocm_perf_lab.optimize.resume import JOURNAL
 from rocm_perf_lab.optimize.search import BeamSearch, GreedySearch
-from rocm_perf_lab.optimize.transforms.base import select_transforms
+from rocm_perf_lab.optimize.transforms.base import addresses_any, order_transforms
 from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 
 
-def applicable_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
-    """Return the transforms that address the bottleneck, and print the others."""
+def ordered_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
+    """Return all transforms, those that address a loss in the ledger first, and print the order."""
     bottleneck = diagnosis.bottleneck
-    chosen = select_transforms(transforms, (bottleneck.name, *bottleneck.others))
-    skipped = [t.name for t in transforms if t not in chosen]
-    if skipped:
-        names = ", ".join((bottleneck.name, *bottleneck.others))
-        lab.console.print(f"[dim]skipped, because they do not address {names}: {', '.join(skipped)}[/]", soft_wrap=True)
-    return chosen
+    classes = (bottleneck.name, *bottleneck.others)
+    first = [transform.name for transform in transforms if addresses_any(transform, classes)]
+    if len(first) < len(transforms):
+        names = ", ".join(dict.fromkeys(str(loss.cause) for loss in diagnosis.ledger.losses)) or diagnosis.ledger.verdict
+        lab.console.print(f"[dim]tried first, because they address {names}: {', '.join(first) or 'none'}[/]", soft_wrap=True)
+    return order_transforms(transforms, classes)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Protocol of transforms, which propose rewrites of a source, and their selection by bottleneck."""
+"""Protocol of transforms, which propose rewrites of a source, and their order by bottleneck."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
@@ -30,8 +30,8 @@ class Rejection:
 class Transform(Protocol):
     """One kind of rewrite, named by `_target_` in YAML.
 
-    A transform may have an attribute `addresses` with the bottlenecks (names in `analysis/bottleneck.yaml`) that it can relieve;
-    without it, the transform is tried for every bottleneck. A transform must accept sources that are already rewritten.
+    A transform may have an attribute `addresses` with the bottleneck classes (`analysis/causes.yaml`) that it can relieve; it is
+    then tried before others if the ledger has a loss of such a class. A transform must accept sources that are already rewritten.
     """
 
     name: str
@@ -45,13 +45,18 @@ class Transform(Protocol):
         ...
 
 
-def select_transforms(transforms: Sequence[Transform], bottlenecks: Iterable[str]) -> tuple[Transform, ...]:
-    """Return the transforms that address a bottleneck, in their order, or all transforms if none does.
+def order_transforms(transforms: Sequence[Transform], bottlenecks: Iterable[str]) -> tuple[Transform, ...]:
+    """Return all transforms: those that address a bottleneck first, then the others, each in their order.
 
     Args:
         transforms: Configured transforms.
-        bottlenecks: Names in `analysis/bottleneck.yaml`.
+        bottlenecks: Bottleneck classes of the losses in the ledger.
     """
     found = frozenset(bottlenecks)
-    chosen = tuple(t for t in transforms if getattr(t, "addresses", None) is None or t.addresses & found)  # type: ignore[attr-defined]
-    return chosen or tuple(transforms)
+    return tuple(sorted(transforms, key=lambda transform: not addresses_any(transform, found)))
+
+
+def addresses_any(transform: Transform, bottlenecks: Collection[str]) -> bool:
+    """Return True if the transform can relieve one of the bottlenecks; a transform without `addresses` can relieve any."""
+    addressed = getattr(transform, "addresses", None)
+    return addressed is None or not addressed.isdisjoint(bottlenecks)
