@@ -75,6 +75,7 @@ def thread_trace_part(traced: ThreadTrace) -> ThreadTracePart:
         shader_clock_hz=traced.shader_clock_hz,
         time_balance=TimeBalancePart(**asdict(traced.balance)),
         simd_time=_simd_time(traced.budget) if traced.budget is not None else None,
+        masked_vector_share=traced.masked_vector_share,
         phases=TracePhasesPart(**asdict(traced.phases)) if traced.phases is not None else None,
         coverage=TraceCoveragePart(**asdict(traced.coverage)),
         launch_gap_clocks=traced.gaps.median if traced.gaps is not None else None,

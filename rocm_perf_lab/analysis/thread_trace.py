@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.analysis.masked_code import masked_vector_share
 from rocm_perf_lab.analysis.roofline import Unavailable
 from rocm_perf_lab.analysis.trace_budget import TraceBudget, trace_budget
 from rocm_perf_lab.analysis.trace_phases import LaunchGaps, TracePhases, launch_gaps, trace_phases
@@ -104,6 +105,8 @@ class ThreadTrace:
     coverage: TraceCoverage
     budget: TraceBudget | None
     """Time of the SIMDs; None without wavefront timelines."""
+    masked_vector_share: float | None
+    """Share of the vector instructions' issue that is in divergent branches and loops; None without vector instructions."""
     phases: TracePhases | None
     gaps: LaunchGaps | None
     limits: tuple[str, ...]
@@ -174,6 +177,7 @@ def analyse(
         balance=summed,
         coverage=_coverage(trace, launched_waves),
         budget=trace_budget(trace, trace.rows, found, _architecture(architecture or trace.provenance.architecture, trace)),
+        masked_vector_share=masked_vector_share(rows, found_loops),
         phases=trace_phases(trace.waves, found_loops),
         gaps=launch_gaps(trace),
         limits=(*_limits(trace, summed, launched_waves), *beside),

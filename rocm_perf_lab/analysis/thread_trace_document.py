@@ -225,6 +225,8 @@ class ThreadTracePart(Part):
     shader_clock_hz: float | None = None
     time_balance: TimeBalancePart | None = None
     simd_time: TracedTimePart | None = None
+    masked_vector_share: float | None = None
+    """Share of the vector instructions' issue that is in divergent branches and loops, with an unknown number of active lanes."""
     phases: TracePhasesPart | None = None
     coverage: TraceCoveragePart | None = None
     launch_gap_clocks: float | None = None

@@ -27,6 +27,7 @@ _VARIED = 0.5
 _MANY_WAVES = 8
 _WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
 _MUCH_WAITING = 0.3
+_MOSTLY_MASKED = 0.6
 _PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
 _NANOSECONDS = 1e9
@@ -68,7 +69,7 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
         for part in _parts(trace, lost, covered, reliable, bandwidth)
     )
     units = tuple(
-        UnitUse(unit, share * covered, _evidence(_unit_text(unit, share, budget)), reliable=_is_reliable(unit, budget))
+        UnitUse(unit, share * covered, _evidence(_unit_text(unit, share, trace)), reliable=_is_reliable(unit, trace))
         for unit, share in budget.use.items()
         if share >= _SMALLEST
     )
@@ -78,7 +79,7 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
         source=Source.THREAD_TRACE,
         losses=losses,
         units=units if memory is None else (*units, memory),
-        missing=(_MEMORY_MISSING,) if waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED) else (),
+        missing=_missing(trace, needs_bytes=waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED)),
         notes=_notes(trace, budget),
     )
 
@@ -255,7 +256,18 @@ def _suggestion(trace: ThreadTrace, lost: LostTime) -> str | None:
     )
 
 
-def _unit_text(unit: HardwareUnit, share: float, budget: TraceBudget) -> str:
+def _missing(trace: ThreadTrace, *, needs_bytes: bool) -> tuple[str, ...]:
+    missing = [_MEMORY_MISSING] if needs_bytes else []
+    if not _is_reliable(HardwareUnit.VALU, trace):
+        missing.append(
+            f"the active lanes: {trace.masked_vector_share:.0%} of the vector instructions issue in divergent code; collect"
+            " SQ_THREAD_CYCLES_VALU and SQ_ACTIVE_INST_VALU"
+        )
+    return tuple(missing)
+
+
+def _unit_text(unit: HardwareUnit, share: float, trace: ThreadTrace) -> str:
+    co_issue_of = trace.budget.co_issue if trace.budget is not None else 0.0
     texts = {
         HardwareUnit.MATRIX: "the matrix core is busy",
         HardwareUnit.VALU: "vector instructions issue",
@@ -263,12 +275,18 @@ def _unit_text(unit: HardwareUnit, share: float, budget: TraceBudget) -> str:
         HardwareUnit.LDS: "the LDS would be busy with conflict-free accesses",
         HardwareUnit.VMEM_ISSUE: "the address pipe would be busy with coalesced accesses",
     }
-    co_issue = f" ({budget.co_issue:.2f} wavefronts at a time)" if unit is HardwareUnit.VALU and budget.co_issue else ""
+    co_issue = f" ({co_issue_of:.2f} wavefronts at a time)" if unit is HardwareUnit.VALU and co_issue_of else ""
     return f"{texts[unit]} in {share:.0%} of the SIMD time{co_issue}"
 
 
-def _is_reliable(unit: HardwareUnit, budget: TraceBudget) -> bool:
-    return unit is not HardwareUnit.MATRIX or budget.knows_matrix_rates
+def _is_reliable(unit: HardwareUnit, trace: ThreadTrace) -> bool:
+    """Return whether the time of a unit is useful work: its rates are known, and most of its lanes take part.
+
+    In divergent code, the scalar unit works for the masks of lanes.
+    """
+    if unit is HardwareUnit.MATRIX:
+        return trace.budget is not None and trace.budget.knows_matrix_rates
+    return unit not in (HardwareUnit.VALU, HardwareUnit.SALU) or (trace.masked_vector_share or 0.0) < _MOSTLY_MASKED
 
 
 def _notes(trace: ThreadTrace, budget: TraceBudget) -> tuple[str, ...]:
