@@ -26,6 +26,17 @@ _OF_SYSINFO = {
     "max_sclk": "max_engine_clk_fcompute",
 }
 """Agent property by column of sysinfo.csv."""
+_OLD_SYSINFO = {
+    "gpu_soc": "gpu_arch",
+    "Name": "gpu_model",
+    "numCU": "cu_per_gpu",
+    "numSE": "se_per_gpu",
+    "numSIMD": "simd_per_cu",
+    "waveSize": "wave_size",
+    "maxWavesPerCU": "max_waves_per_cu",
+    "sclk": "max_sclk",
+}
+"""Columns of omniperf 1 and their later names."""
 
 
 def unknown_agent(label: str) -> TracedAgent:
@@ -60,8 +71,10 @@ def agent_of_sysinfo(label: str, file: Path, _process: ProcessRows | None = None
     Raises:
         CsvError: The file cannot be read.
     """
-    described = {name: column.texts()[0] for name, column in read_cells(file, ("gpu_arch",)).items() if len(column)}
+    cells = read_cells(file, ())
+    described = {_OLD_SYSINFO.get(name, name): column.texts()[0] for name, column in cells.items() if len(column)}
     model = described.get("gpu_model", "").partition("_")[0]
+    model = model.upper() if model.lower().startswith("mi") else model
     properties = {ours: _value(described[theirs]) for theirs, ours in _OF_SYSINFO.items() if theirs in described}
     product = f"AMD Instinct {model}" if model.startswith("MI") else model
     return TracedAgent(0, _number(label), "GPU", described.get("gpu_arch", ""), product, properties)

@@ -56,6 +56,7 @@ DISPATCHES = (CsvContent.KERNEL_TRACE, CsvContent.COUNTER_ROWS, CsvContent.COUNT
 _MARKS: tuple[tuple[CsvContent, frozenset[str]], ...] = (
     (CsvContent.AGENT_INFO, frozenset({"Node_Id", "Agent_Type"})),
     (CsvContent.SYSINFO, frozenset({"gpu_arch"})),
+    (CsvContent.SYSINFO, frozenset({"gpu_soc", "numCU"})),
     (CsvContent.PC_SAMPLES, frozenset({"Sample_Timestamp", "Instruction"})),
     (CsvContent.SUMMARY, frozenset({"TotalDurationNs"})),
     (CsvContent.SUMMARY, frozenset({"Hitcount", "Latency", "Stall"})),

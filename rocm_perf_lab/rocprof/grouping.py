@@ -104,7 +104,7 @@ def _launches(traces: Sequence[Trace]) -> list[list[Trace]]:
     # Processes without dispatches have no times of their own: they join a launch that exists.
     for trace in sorted(traces, key=lambda trace: not len(trace.dispatches)):
         own = [group for group in groups if any(_is_one_launch(trace, other) for other in group)]
-        if not own and not len(trace.dispatches) and len(groups) == 1:
+        if not own and not len(trace.dispatches) and len(groups) == 1 and _is_one_device(trace, groups[0][0]):
             own = groups[:1]
         merged = [one for group in own for one in group]
         groups = [group for group in groups if group not in own]
@@ -116,7 +116,7 @@ def _launches(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 def _is_one_launch(one: Trace, other: Trace) -> bool:
     machines = _machines(one), _machines(other)
-    if one.provenance.emulated != other.provenance.emulated:
+    if not _is_one_device(one, other):
         return False
     if all(machines) and machines[0] != machines[1]:
         # Clocks of different machines cannot be compared: ranks of a job run the same command in one directory tree.
@@ -126,6 +126,10 @@ def _is_one_launch(one: Trace, other: Trace) -> bool:
         return True
     first, second = sorted((_span(one), _span(other)))
     return second[0] < first[1]
+
+
+def _is_one_device(one: Trace, other: Trace) -> bool:
+    return one.provenance.emulated == other.provenance.emulated
 
 
 def _is_near(one: Path, other: Path) -> bool:

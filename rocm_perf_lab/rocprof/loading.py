@@ -134,7 +134,12 @@ class _Reader:
         tables = [path for path in self._files.tables if not _is_another_form(path, read)]
         from_csv, workloads = self._tables(tables)
         kept = self._without_other_forms([*traces, *from_json, *from_csv])
-        return (*group_runs(kept), *merge_ranks(workloads)) if kept or workloads else ()
+        runs = (*(group_runs(kept) if kept else ()), *merge_ranks(workloads))
+        used = tuple(run for run in runs if len(run.trace.dispatches))
+        if not used:
+            return runs
+        self.notes += [f"{run.label} is not used: it has no dispatches" for run in runs if run not in used]
+        return used
 
     def _json(self, paths: Sequence[Path]) -> list[Trace]:
         if not paths:
@@ -164,12 +169,15 @@ class _Reader:
 
     def _without_other_forms(self, traces: Sequence[Trace]) -> list[Trace]:
         """Leave out traces with the same dispatches as an earlier one: converted files, or another output format."""
-        kept: dict[tuple[object, ...], Trace] = {}
+        first_of: dict[tuple[object, ...], Trace] = {}
+        kept = []
         for trace in traces:
-            other = kept.setdefault(_identity(trace), trace)
-            if other is not trace and other.sha256 != trace.sha256:
+            other = first_of.setdefault(_identity(trace), trace)
+            if other is trace or other.sha256 == trace.sha256:
+                kept.append(trace)  # files of equal content are merged, with a note
+            else:
                 self.notes.append(f"{trace.path.name} has the same dispatches as {other.path.name} and is not used")
-        return list(kept.values())
+        return kept
 
 
 def _identity(trace: Trace) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -140,8 +141,16 @@ def several_machines(processes: Sequence[TracedProcess]) -> tuple[str, ...]:
 
 
 def _notes(traces: Sequence[Trace]) -> tuple[str, ...]:
+    """Return the notes of all traces, with the name of the file unless several files have the same note."""
     of_all = several_machines([process for trace in traces for process in trace.processes])
-    return (*(f"{trace.path.name}: {note}" for trace in traces for note in trace.notes if note not in of_all), *of_all)
+    counts = Counter(note for trace in traces for note in set(trace.notes))
+    own = [
+        note if counts[note] > 1 else f"{trace.path.name}: {note}"
+        for trace in traces
+        for note in trace.notes
+        if note not in of_all
+    ]
+    return (*dict.fromkeys(own), *of_all)
 
 
 class _Offsets:

@@ -99,6 +99,29 @@ def test_lds_workgroup_size_and_accumulation_registers_are_read(tmp_path: Path) 
     assert (kernel.agpr_count, kernel.vgpr_count) == (8, 4 + 8)
 
 
+def test_accumulation_registers_that_the_note_lacks_are_read_from_the_descriptor(tmp_path: Path) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ __launch_bounds__(64) void full(float* out) {
+      asm volatile("" ::: "v255", "a255");
+      out[threadIdx.x] = 1;
+    }"""
+    data = build_hip(source, tmp_path).code_object.data
+    lacking = data.replace(b".agpr_count", b".agpr_kount")
+
+    (stated,), (kernel,) = read_code_object(data).kernels, read_code_object(lacking).kernels
+
+    assert lacking != data
+    assert (stated.vgpr_count, stated.agpr_count) == (512, 256)
+    assert (kernel.vgpr_count, kernel.agpr_count) == (512, 256)
+
+
+def test_accumulation_registers_are_not_invented(vec_copy: CodeObject) -> None:
+    (kernel,) = read_code_object(vec_copy.data.replace(b".agpr_count", b".agpr_kount")).kernels
+
+    assert kernel.agpr_count == 0
+
+
 def test_without_a_note_the_descriptor_is_read(vec_copy: CodeObject) -> None:
     (described,) = read_code_object(without_notes(vec_copy.data)).kernels
     (noted,) = vec_copy.kernels
