@@ -305,11 +305,13 @@ DEVELOPMENT = (
     Case("near valu", _VARIED, "format_numbers", (FULL, 1, 1), 256,
          "12 divisions of 64 bits by a variable, 100 instructions or more each, for 12 bytes; the divisions are the work, and "
          "overhead as well",
-         lambda: (integers(FULL * 256, 1 << 62, np.uint64), room(FULL * 256, np.uint32), np.uint32(10)), also=("instruction_overhead",)),
+         lambda: (integers(FULL * 256, 1 << 62, np.uint64), room(FULL * 256, np.uint32), np.uint32(10)),
+         also=("instruction_overhead",)),
     Case("memory_backpressure", _VARIED, "label_sums", (2, 256, 32), 256,
          "27 loads of two bytes per lane: 112 clocks of the address pipe for 3.4 KiB; 75 vector instructions need 37; 10 MB. A "
          "full address pipe is also its roof",
-         lambda: (integers(36 * 260 * 520, 65536, np.uint16), room(36 * 260 * 520, np.uint16), np.int32(520), np.int32(260 * 520)),
+         lambda: (integers(36 * 260 * 520, 65536, np.uint16), room(36 * 260 * 520, np.uint16), np.int32(520),
+                  np.int32(260 * 520)),
          also=("near vmem issue", "near vector_l1")),
     Case("uncoalesced_access", _VARIED, "energies", (2 * FULL, 1, 1), 256,
          "4 bytes of every 192 are used: a line of 128 for each: 159 MB move for 5",
