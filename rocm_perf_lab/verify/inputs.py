@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Inputs = Literal[
     "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
-    "special", "ties", "denormal", "extremes", "nan", "infinities", "sparse", "signed zeros", "cancelling", "powers", "content",
-    "planted",
+    "special", "ties", "denormal", "extremes", "nan", "infinities", "sparse", "signed zeros", "cancelling", "powers", "close",
+    "content", "planted",
 ]  # fmt: skip
 
 INPUT_NAMES: dict[Inputs, str] = {
@@ -52,6 +52,7 @@ INPUT_NAMES: dict[Inputs, str] = {
     "signed zeros": "rows of one sign, with zeros of both signs",
     "cancelling": "elements that cancel each other",
     "powers": "rows of one power of two",
+    "close": "large integers next to each other",
     "content": "outputs with initial content",
     "planted": "inputs with chosen values",
 }
@@ -72,9 +73,9 @@ FACTORS: dict[Inputs, tuple[float, ...]] = {
 }
 """Factors of the described inputs; the first that the unmodified kernel supports is used."""
 _FOR_INTEGERS: frozenset[Inputs] = frozenset(
-    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers"}
+    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers", "close"}
 )
-_ONLY_INTEGERS: frozenset[Inputs] = frozenset({"powers"})
+_ONLY_INTEGERS: frozenset[Inputs] = frozenset({"powers", "close"})
 FLOATS = ("f16", "bf16", "f32", "f64")
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
 """The last two: a subnormal float, and a number near the largest half."""
@@ -90,6 +91,7 @@ _SHARE_OF_SIGNED_ZEROS = 0.25
 _ELEMENTS_PER_INFINITY = 512
 _MOST_INFINITIES = 32
 _CANCELLING = 64
+_CLOSE = 8
 _POWERS = 4
 """Largest powers of two in a range of integers that are used: sums of many of them wrap around to zero."""
 _OFFSET = 2.0
@@ -211,6 +213,8 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
             return _spiked(np.full_like(data, low), rng, lambda count: np.full(count, high))
         case "signs":  # the extremes of the range
             return rng.choice(np.array([low, high]), data.shape).astype(data.dtype)
+        case "close":
+            return (high - rng.integers(0, min(_CLOSE, high - low + 1), data.shape)).astype(data.dtype)
         case "ties":
             return rng.choice(data.reshape(-1)[:3], data.shape)
         case "extremes":

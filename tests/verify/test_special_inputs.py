@@ -92,6 +92,14 @@ def test_a_sum_of_256_equal_powers_of_two_wraps_around() -> None:
     assert (sums == 0).any()
 
 
+def test_close_integers_cannot_be_told_apart_in_single_precision() -> None:
+    changed = values("close", high=4_000_000_000)
+
+    assert changed.max() == 3_999_999_999
+    assert len(np.unique(changed)) == 8
+    assert len(np.unique(changed.astype(np.float32))) == 1
+
+
 def test_a_small_array_has_few_special_values() -> None:
     special = values("special", (9,))
 
