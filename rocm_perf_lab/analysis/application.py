@@ -123,7 +123,7 @@ def application_overview(
     work = _Work.of(trace, ranked)
     timed = bool(work.end_ns.any()) and timeline.wall_ns > 0
     gpus = _gpus(trace, work)
-    by_group = _exclusive(work, work.group)
+    by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else {}
     kernels = tuple(
         KernelUse(
             name=kernel.name,
@@ -235,13 +235,15 @@ def _exclusive(work: _Work, label: Integers) -> dict[int, int]:
         rows = np.flatnonzero((work.agent == agent) & (label > 0))
         times = np.concatenate([work.end_ns[rows], work.start_ns[rows]])
         order = np.argsort(times, kind="stable")
-        change = np.where(order < len(rows), -1, 1)
-        labels = label[rows][order % max(len(rows), 1)]
-        active = np.cumsum(change)
-        total, squares = np.cumsum(change * labels), np.cumsum(change * labels * labels)
         length = np.diff(times[order], append=times[order[-1:]])
+        # Narrow types: the columns of a large run would otherwise be the peak of the memory.
+        change = np.where(order < len(rows), -1, 1).astype(np.int8)
+        labels = label[rows].astype(np.int16)[order % max(len(rows), 1)]
+        del times, order
+        active = np.cumsum(change, dtype=np.int32)
+        total, squares = (np.cumsum(change * labels**power, dtype=np.int32) for power in (1, 2))
         # All active labels are equal exactly if the mean of their squares is the square of their mean.
-        alone = (active > 0) & (active * squares == total * total)
+        alone = (active > 0) & (active.astype(np.int64) * squares == total.astype(np.int64) ** 2)
         spent = np.bincount(total[alone] // active[alone], weights=length[alone])
         for number in np.flatnonzero(spent).tolist():
             found[number] = found.get(number, 0) + round(float(spent[number]))

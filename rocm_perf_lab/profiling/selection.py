@@ -150,11 +150,12 @@ def _add_exposed(exposed: NDArray[np.int64], group: NDArray[np.int64], start: ND
         return
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")
-    step = np.repeat([1, -1], len(start))[order]
-    groups = np.concatenate([group, group])[order]
-    active, total = np.cumsum(step), np.cumsum(step * groups)
-    squares = np.cumsum(step * groups * groups)
     width = np.diff(times[order], append=times[order[-1]])
+    step = np.where(order < len(start), 1, -1)
+    groups = group[order % len(start)]
+    del times, order
+    active, total = np.cumsum(step, dtype=np.int32), np.cumsum(step * groups)
+    squares = np.cumsum(step * groups * groups)
     # All active dispatches are of one group exactly if the variance of their numbers is 0.
     alone = (active > 0) & (squares * active == total * total)
     np.add.at(exposed, total[alone] // active[alone], width[alone])

@@ -154,6 +154,10 @@ class Tables:
             rows.append((str(guid), *numbers, *(_text(value) for value in values[len(numbered) :])))
         return rows
 
+    def has_rows(self, plain: str) -> bool:
+        """Return whether a table exists and has a row."""
+        return plain in self and self._connection.execute(f'SELECT EXISTS (SELECT 1 FROM "{plain}")').fetchone()[0] == 1
+
     def text(self, plain: str, column: str, guid: str, row_id: int) -> str:
         """Return a text of one row; empty if the row does not exist."""
         query = f'SELECT "{column}" FROM "{plain}" WHERE id = ? AND guid = ?'

@@ -59,7 +59,8 @@ class Records:
         self._dispatch_of_event: dict[str, tuple[Integers, Integers]] = {}
         self._tracks = self._read_tracks()
         self.notes: list[str] = []
-        if "rocpd_event" in tables:
+        # Correlation ids serve to find the API call that launched a dispatch: without API calls they are not read.
+        if "rocpd_event" in tables and tables.has_rows("rocpd_region"):
             for guid, columns in tables.read("rocpd_event", ("id",), optional={"stack_id": UNKNOWN}):
                 stack = columns["stack_id"]
                 self._correlation_of_event[guid] = (columns["id"], np.where(stack == 0, UNKNOWN, stack))

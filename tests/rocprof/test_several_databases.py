@@ -150,6 +150,11 @@ def test_merging_equals_reading_one_merged_file(two: tuple[Path, Path], tmp_path
 def test_base_tables_agree_with_the_views(two: tuple[Path, Path]) -> None:
     with closing(sqlite3.connect(two[0])) as connection, connection:
         connection.execute(f'INSERT INTO "rocpd_pmc_event{suffix_of(GUID)}" (event_id, pmc_id, value) VALUES (1, 1, 2.5)')
+        # With an API call, correlation ids are read too.
+        connection.execute(
+            f'INSERT INTO "rocpd_region{suffix_of(GUID)}" (nid, pid, tid, start, end, name_id, event_id)'
+            f' SELECT nid, pid, tid, 1, 2, 1, NULL FROM "rocpd_kernel_dispatch{suffix_of(GUID)}" LIMIT 1'
+        )
         kernels = connection.execute(
             "SELECT name, start, end, queue_id, stream_id, grid_x, workgroup_x, lds_size, scratch_size, vgpr_count, stack_id"
             " FROM kernels ORDER BY start"
