@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.profiling.profile import Profile
 
-_CHANNEL = re.compile(r"^(?P<name>\w+)\[(?P<number>\d+)\]$")
 _ACCUMULATORS = ("SQ_ACCUM_PREV_HIRES",)
 
 
@@ -73,13 +71,15 @@ class CountedEvents:
                 return accumulated, counted
         return None
 
-    def channels(self, name: str) -> tuple[float, ...]:
-        """Return the values of a counter that was recorded per L2 channel (`TCC_REQ[17]`), by channel; empty if it was not."""
-        for one in self.passes:
-            found = {int(m["number"]): value for key, value in one.items() if (m := _CHANNEL.match(key)) and m["name"] == name}
-            if found:
-                return tuple(found[number] for number in sorted(found))
-        return ()
+    def imbalance(self, name: str, instances: int) -> float | None:
+        """Return the busiest instance of a counter relative to the mean one; None if it was not recorded per instance.
+
+        Args:
+            name: Counter without a suffix, for example TCC_REQ.
+            instances: Number of instances.
+        """
+        pair = self.together(f"{name}_sum", f"{name}_max")
+        return pair[1] * instances / pair[0] if pair and pair[0] and instances else None
 
 
 def _value(counters: Mapping[str, float], name: str) -> float | None:

@@ -31,6 +31,8 @@ _COALESCED_LOOKUPS = 16.0
 """L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
 _WIDEST_ACCESS = 16.0
 """Bytes per lane of the widest vector memory instruction."""
+_IMBALANCED = 1.5
+"""Traffic of the busiest channel relative to the mean from which channels are unequally loaded."""
 _OVERFETCH = 1.25
 _LEAST_SCRATCH = 0.05
 _FULL_LANES = 0.95
@@ -166,8 +168,21 @@ def _bandwidth(kernel: CountedKernel, roof: MemoryRoof, rate: float, traffic: fl
     if clock.doubt:
         text += f"; {clock.doubt}"
     busy = min(1.0, rate / achievable)
-    waste = tuple(_wasted_traffic(kernel, roof.level, busy, traffic))
-    return Pressure(HardwareUnit(roof.level), busy, text, waste, is_possible and clock.doubt is None, missing)
+    hottest = _channel_imbalance(kernel, roof.level)
+    waste = list(_wasted_traffic(kernel, roof.level, busy, traffic))
+    if hottest >= _IMBALANCED:
+        full = min(1.0, busy * hottest)
+        text += f"; its busiest channel has {hottest:.1f} times the mean traffic"
+        waste.append(Waste(Cause.CHANNEL_IMBALANCE, full - busy, f"channels of {roof.level} are unequally loaded", 0.7))
+        busy = full
+    return Pressure(HardwareUnit(roof.level), busy, text, tuple(waste), is_possible and clock.doubt is None, missing)
+
+
+def _channel_imbalance(kernel: CountedKernel, level: str) -> float:
+    """Return the traffic of the busiest L2 channel relative to the mean one, 1 if unknown. Fabric traffic leaves through channels."""
+    instances = kernel.target.caches.l2_channels_per_xcd * kernel.target.xcds
+    names = ("TCC_REQ",) if level == "l2" else ("TCC_EA0_RDREQ", "TCC_EA_RDREQ", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")
+    return max([found for name in names if (found := kernel.counted.imbalance(name, instances)) is not None], default=1.0)
 
 
 def _wasted_traffic(kernel: CountedKernel, level: str, busy: float, traffic: float) -> Iterator[Waste]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _QUAD = 4
 _LANES_PER_SIMD = 16
+_MISS_CLOCKS = 100.0
+"""Latency of an instruction cache miss (MI300X: 100 to 500 clocks)."""
+_UNITS_PER_CACHE = 2
+"""Compute units that share an instruction cache (CDNA and RDNA)."""
 _FETCH_CLOCKS = 40.0
 """Latency of an instruction fetch that hits; longer fetches are misses."""
 _TYPICAL_CLOCKS = {"SQ_INSTS_VMEM": 800.0, "SQ_INSTS_LDS": 100.0, "SQ_INSTS_SMEM": 200.0}
@@ -67,6 +71,7 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
     whole = memory + lds + scalar
     drain = min(rest, max(0.0, min(1.0, memory) - waiting)) if counted.events("SQ_INSTS_VMEM_WR") else 0.0
     fetch = min(issue, _fetch(counted, cycles * quad, latencies))
+    missed = min(max(0.0, rest - drain), _missed_instructions(counted, target))
     queued = counted.together("SQ_WAVE_CYCLES", "SQ_WAIT_INST_LDS")
     lds_issue = min(issue - fetch, queued[1] / queued[0]) if queued and queued[0] else 0.0
     factor = waiting / whole if whole > waiting or not has_levels else 1.0
@@ -77,9 +82,9 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
         barrier=max(0.0, waiting - whole * factor) if whole else 0.0,
         issue=max(0.0, issue - fetch - lds_issue),
         lds_issue=lds_issue,
-        fetch=fetch,
+        fetch=fetch + missed,
         drain=drain,
-        dependency=rest - drain,
+        dependency=rest - drain - missed,
         active=active,
         memory_in_flight=memory if has_levels else 1.0,
         latencies=latencies,
@@ -91,6 +96,17 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
 def clocks_per_count(target: Target) -> int:
     """Return the clocks per count of wavefront cycles: quad-cycles on architectures whose wavefronts have 64 lanes."""
     return _QUAD if target.wave_limits.wave_size == _QUAD * _LANES_PER_SIMD else 1
+
+
+def _missed_instructions(counted: CountedEvents, target: Target) -> float:
+    """Return the share of the time for which an instruction cache reads lines, if misses follow each other."""
+    pair = counted.together("SQC_ICACHE_MISSES", "SQ_BUSY_CU_CYCLES")
+    if pair is None:
+        misses, busy = counted.events("SQC_ICACHE_MISSES"), counted.events("SQ_BUSY_CU_CYCLES")
+        pair = None if misses is None or busy is None else (misses, busy)
+    if pair is None or not pair[1]:
+        return 0.0
+    return min(1.0, pair[0] * _MISS_CLOCKS * _UNITS_PER_CACHE / pair[1])
 
 
 def _lifetime(counted: CountedEvents, quad: int) -> float | None:

@@ -181,7 +181,7 @@ class EmulatorDevice:
             )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**timing.counters, **result.counters}
-        wanted = {name: float(values[name]) for name in counters if name in values}
+        wanted = {name: float(values[name]) for name in counters if name in values} | _busiest_channels(values, counters)
         durations = [timing.duration_ns] * runs
         record = launch_record(self._target, self.identity, launch, durations, wanted, result.sample_seed)
         write_database(database, record)
@@ -193,6 +193,17 @@ class EmulatorDevice:
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
+
+
+def _busiest_channels(values: Mapping[str, float], counters: Sequence[str]) -> dict[str, float]:
+    """Return the value of the busiest L2 channel, as `TCC_REQ_max`, for sums that were requested."""
+    sums = {name.removesuffix("_sum") for name in counters if name.startswith("TCC_") and name.endswith("_sum")}
+    busiest: dict[str, float] = {}
+    for name, value in values.items():
+        counter, bracket, _ = name.partition("[")
+        if bracket and counter in sums:
+            busiest[f"{counter}_max"] = max(float(value), busiest.get(f"{counter}_max", 0.0))
+    return busiest
 
 
 def _clock_mode(clock: str | int, target: Target) -> ClockMode:

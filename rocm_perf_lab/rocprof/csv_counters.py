@@ -73,6 +73,8 @@ def counters_by_dispatch(
     return counters or [{}], tuple(notes)
 
 
+_CHANNEL_TRAFFIC = ("TCC_REQ", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")
+"""Counters of L2 channels whose imbalance costs time."""
 Part = tuple[Any, Any, Any, Any]
 """Number of the counter, position of the dispatch, value and number of the execution, one entry per value."""
 
@@ -87,24 +89,35 @@ def _of_rows(cells: Cells, names: dict[str, int], positions: tuple[Integers, Int
 def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, Integers]) -> Part:
     """Convert a table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`).
 
-    `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
+    `TCC_HIT[3]` is an instance of `TCC_HIT`; the busiest L2 channel is added as `TCC_REQ_max`. An empty cell was not collected.
     """
     dispatch = _looked_up(cells["Dispatch_Id"].integers(), positions)
     name, place, value = [], [], []
+    busiest: dict[str, NDArray[np.float64]] = {}
     for counter, column in cells.items():
         if not _is_counter(counter) or not _holds_numbers(column):
             continue
         found = column.reals()
-        (collected,) = np.nonzero(~np.isnan(found))
-        value.append(found[collected])
-        place.append(dispatch[collected])
-        number = names.setdefault(counter.partition("[")[0], len(names))
-        name.append(np.full(len(collected), number, np.int64))
+        total, instance, _ = counter.partition("[")
+        if instance and total in _CHANNEL_TRAFFIC:
+            busiest[f"{total}_max"] = np.fmax(found, busiest.get(f"{total}_max", found))
+        _append(found, dispatch, names.setdefault(total, len(names)), (name, place, value))
+    for counter, found in busiest.items():
+        _append(found, dispatch, names.setdefault(counter, len(names)), (name, place, value))
     if not name:
         none = np.empty(0, np.int64)
         return none, none, np.empty(0), none
     total = sum(map(len, name))
     return np.concatenate(name), np.concatenate(place), np.concatenate(value), np.zeros(total, np.int64)
+
+
+def _append(found: NDArray[np.float64], dispatch: Integers, number: int, columns: tuple[list[Any], list[Any], list[Any]]) -> None:
+    """Append the collected values of one counter to the columns of numbers, positions and values."""
+    (collected,) = np.nonzero(~np.isnan(found))
+    name, place, value = columns
+    name.append(np.full(len(collected), number, np.int64))
+    place.append(dispatch[collected])
+    value.append(found[collected])
 
 
 def _looked_up(ids: Integers, positions: tuple[Integers, Integers]) -> Integers:
