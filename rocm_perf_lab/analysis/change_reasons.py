@@ -93,8 +93,8 @@ def _unexplained(before: Sequence[RunFacts], after: Sequence[RunFacts], ratio: f
         old, new = fmean(cycles[0]), fmean(cycles[1])
         if abs(math.log(new / old)) < abs(math.log(ratio)) / 3:
             return ChangeReasons(True, (f"the cycles are unchanged ({_number(old)} -> {_number(new)}): the clock changed",))
-        text = f"no recorded difference explains it; the cycles changed too ({_number(old)} -> {_number(new)}), so not the clock alone"
-        return ChangeReasons(False, (text,))
+        cycles_too = f"the cycles changed too ({_number(old)} -> {_number(new)}), so not the clock alone"
+        return ChangeReasons(False, (f"no recorded difference explains it; {cycles_too}",))
     known = bool(before[-1].code_object and after[0].code_object)
     equal = "registers, LDS, scratch and code object" if known else "registers, LDS and scratch"
     text = f"no recorded difference explains it: {equal} are equal"

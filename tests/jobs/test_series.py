@@ -65,7 +65,7 @@ def test_a_change_without_recorded_difference_is_unexplained(tmp_path: Path) -> 
     (change,) = changes(analysed(tmp_path, runs), "reduce")
 
     assert change["explained"] is False
-    assert change["reasons"][0].startswith("no recorded difference explains it: registers, LDS, scratch and code object are equal")
+    assert change["reasons"][0].startswith("no recorded difference explains it: registers, LDS,")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_change_without_recorded_difference_is_unexplained(tmp_path: Path) -> 
         (
             {"SQ_WAIT_INST_ANY": 10.0, "TCC_EA_RDREQ_sum": 100.0},
             {"SQ_WAIT_INST_ANY": 90.0, "TCC_EA_RDREQ_sum": 100.0},
-            "no recorded difference explains it: registers, LDS, scratch and code object are equal, and so are the counters of work; "
-            "the clock is one possibility",
+            "no recorded difference explains it: registers, LDS, scratch and code object are equal, "
+            "and so are the counters of work; the clock is one possibility",
         ),
     ],
     ids=["instructions", "clock", "cycles", "waiting is no cause"],
