@@ -100,7 +100,7 @@ def test_ranks_on_several_machines_are_one_run(tmp_path: Path) -> None:
     assert any("2 machines, whose clocks differ" in note for note in runs[0].trace.notes)
 
 
-def test_repetitions_are_a_series_in_order_of_time(tmp_path: Path) -> None:
+def test_repetitions_are_a_series(tmp_path: Path) -> None:
     """`for i in 1 2 3; do rocprofv3 --kernel-trace -- ./app; done` in one directory."""
     for number, start in enumerate((9000, 1000, 5000)):
         database(tmp_path / "lab" / f"{number}_results.db", (start, start + 100 + number), name=str(number), pid=50 + number)
