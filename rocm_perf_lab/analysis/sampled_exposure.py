@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from scipy.optimize import brentq
-
 from rocm_perf_lab.rocprof.pc_samples import SIMDS_PER_COMPUTE_UNIT, StallReason
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ Basis = Literal["arbiter", "wave counts", "contention"]
 """How the exposed part is known: measured, from the sampled numbers of wavefronts, or only from lost arbitrations."""
 
 _MOST_WAVES = 16.0
+_BISECTIONS = 50
 _BUSY = (StallReason.ARBITER_NOT_WIN,)
 """Another wavefront issued instead: no time is lost."""
 
@@ -86,7 +85,8 @@ def _contending(kernel: SampledKernel, samples: int) -> float:
     def excess(waves: float) -> float:
         return float((1 - (1 - ready) ** waves) / (waves * ready) - wins)
 
-    if excess(_MOST_WAVES) >= 0:
-        return _MOST_WAVES
-    found = brentq(excess, 1.0, _MOST_WAVES)
-    return float(found)
+    low, high = 1.0, _MOST_WAVES
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 
 from rocm_perf_lab.analysis.ledger import Account, Cause, HardwareUnit
 from rocm_perf_lab.analysis.sample_account import sample_account, sampled_kernel
@@ -208,13 +208,11 @@ def test_names_of_kernels_match_mangled_or_not() -> None:
     assert sample_account(sampling, "_Z4scalPf").losses == ()
 
 
-def test_intervals_are_those_of_wilson() -> None:
-    count, total, z = 30, 100, 1.959963984540054
-    share = count / total
-    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+@pytest.mark.parametrize(("count", "total"), [(30, 100), (0, 7), (7, 7), (1, 4690)])
+def test_intervals_are_those_of_wilson(count: int, total: int) -> None:
+    reference = binomtest(count, total).proportion_ci(0.95, "wilson")
 
-    assert interval(count, total) == pytest.approx((centre - half, centre + half))
+    assert interval(count, total) == pytest.approx((reference.low, reference.high), abs=1e-12)
 
 
 def test_lines_of_headers_are_those_of_their_callers() -> None:
