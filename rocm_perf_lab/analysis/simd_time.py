@@ -33,6 +33,10 @@ ISSUE_CLOCKS = 4
 _MEMORY = (Category.SMEM, Category.VMEM, Category.FLAT, Category.LDS, Category.BVH)
 
 
+_ARITHMETIC = 0.25
+"""Use of the matrix cores or the vector unit from which scalar instructions are not what a kernel computes."""
+
+
 class Simd(NamedTuple):
     """Place of a SIMD."""
 
@@ -160,7 +164,7 @@ def simd_times(
         for unit in shared_units:
             busy[place][unit] = length(clipped(shared[unit, place[:2]], *spans[place]))
     use = {unit: min(1.0, sum(one[unit] for one in busy.values()) / total) if total else 0.0 for unit in UNITS}
-    binding = max(UNITS, key=lambda unit: use[unit]) if any(use.values()) else None
+    binding = _binding(use)
     simds = []
     for place, group in sorted(groups.items()):
         mine = _binding_intervals(binding, place, found[place].busy, shared)
@@ -168,6 +172,13 @@ def simd_times(
     valu = sum(one.vector_clocks for one in found.values())
     covered = sum(length(one.busy[UNITS.index(HardwareUnit.VALU)]) for one in found.values())
     return SimdTimes(tuple(simds), use, binding, valu / covered if covered else 0.0)
+
+
+def _binding(use: Mapping[HardwareUnit, float]) -> HardwareUnit | None:
+    """Return the busiest unit. Scalar instructions are control beside the arithmetic, unless there is hardly any arithmetic."""
+    has_arithmetic = max(use[HardwareUnit.MATRIX], use[HardwareUnit.VALU]) >= _ARITHMETIC
+    candidates = [unit for unit in UNITS if not (has_arithmetic and unit is HardwareUnit.SALU)]
+    return max(candidates, key=lambda unit: use[unit]) if any(use.values()) else None
 
 
 def _span(waves: Sequence[WaveTimes], until: int | None) -> tuple[int, int]:

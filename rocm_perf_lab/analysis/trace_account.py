@@ -71,7 +71,7 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
     units = tuple(
         UnitUse(unit, share * covered, _evidence(_unit_text(unit, share, trace)), reliable=_is_reliable(unit, trace))
         for unit, share in budget.use.items()
-        if share >= _SMALLEST
+        if share >= _SMALLEST and (unit is not HardwareUnit.SALU or share <= budget.use.get(budget.binding or unit, 0.0))
     )
     memory = _memory_use(trace, budget, bandwidth, profile)
     waits_for_memory = any(part.cause in (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE) for part in losses)
@@ -212,6 +212,8 @@ def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[
             f"the last wavefront arrives {budget.barrier_late_clocks:,.0f} clocks after the first one"
             f" (mean of {budget.barriers:,} barriers)"
         )
+    elif lost.cause is Cause.INSTRUCTION_OVERHEAD and budget.use[HardwareUnit.SALU] >= _SMALLEST:
+        texts.append(f"scalar instructions issue in {budget.use[HardwareUnit.SALU]:.0%} of the SIMD time")
     elif lost.cause is Cause.LAUNCH_OVERHEAD and trace.gaps is not None and trace.gaps.gaps:
         texts.append(
             f"a slot is empty for {trace.gaps.median:,.0f} clocks between two wavefronts (median of {trace.gaps.gaps:,})"

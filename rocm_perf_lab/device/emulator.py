@@ -181,7 +181,7 @@ class EmulatorDevice:
             )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**timing.counters, **result.counters}
-        wanted = {name: float(values[name]) for name in counters if name in values} | _busiest_channels(values, counters)
+        wanted = {name: float(values[name]) for name in counters if name in values} | _channel_loads(values, counters)
         durations = [timing.duration_ns] * runs
         record = launch_record(self._target, self.identity, launch, durations, wanted, result.sample_seed)
         write_database(database, record)
@@ -195,15 +195,16 @@ class EmulatorDevice:
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
 
 
-def _busiest_channels(values: Mapping[str, float], counters: Sequence[str]) -> dict[str, float]:
-    """Return the value of the busiest L2 channel, as `TCC_REQ_max`, for sums that were requested."""
+def _channel_loads(values: Mapping[str, float], counters: Sequence[str]) -> dict[str, float]:
+    """Return the values of the busiest and the mean L2 channel, as `TCC_REQ_max` and `TCC_REQ_avr`, for requested sums."""
     sums = {name.removesuffix("_sum") for name in counters if name.startswith("TCC_") and name.endswith("_sum")}
-    busiest: dict[str, float] = {}
+    channels: dict[str, list[float]] = {}
     for name, value in values.items():
         counter, bracket, _ = name.partition("[")
         if bracket and counter in sums:
-            busiest[f"{counter}_max"] = max(float(value), busiest.get(f"{counter}_max", 0.0))
-    return busiest
+            channels.setdefault(counter, []).append(float(value))
+    busiest = {f"{counter}_max": max(found) for counter, found in channels.items()}
+    return busiest | {f"{counter}_avr": sum(found) / len(found) for counter, found in channels.items()}
 
 
 def _clock_mode(clock: str | int, target: Target) -> ClockMode:
