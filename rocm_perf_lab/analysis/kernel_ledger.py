@@ -29,6 +29,8 @@ _OF_PEERS = (
     "the same run of all processes: the last one to enter a collective delays the others; balance their work before it",
     "the application overview: how much of the communication computation hides, and how much is exposed",
 )
+_DOUBTED = 0.5
+"""Largest confidence of a verdict that rests on an assumed GPU or an impossible clock."""
 _NO_TRACE = "waits by instruction and source line: a thread trace (rocprofv3 --att -- APPLICATION, or passes=deep)"
 
 
@@ -74,4 +76,11 @@ def kernel_ledger(
 
         accounts.append(sample_account(samples, profile.kernel.mangled_name, traced=traced))
     missing = (_NO_TRACE,) if traced is None and samples is None else ()
-    return fuse(accounts, known_ns, emulated=emulated, missing=missing)
+    return _doubted(fuse(accounts, known_ns, emulated=emulated, missing=missing), profile)
+
+
+def _doubted(ledger: Ledger, profile: Profile) -> Ledger:
+    """Return the ledger with a lower confidence if its figures rest on a description of the GPU that may be wrong."""
+    if not profile.doubts:
+        return ledger
+    return replace(ledger, confidence=min(ledger.confidence, _DOUBTED), notes=(*ledger.notes, *profile.doubts))

@@ -83,6 +83,8 @@ class Profile:
     are those of the first one."""
     population_counters: tuple[tuple[Mapping[str, float], ...], ...] = ()
     """`counter_passes` of the largest populations."""
+    doubts: tuple[str, ...] = ()
+    """Reasons why figures that depend on the target may be wrong; no verdict is certain then."""
 
     @property
     def timing_errors(self) -> TimingErrors | None:
@@ -108,6 +110,7 @@ def build_profile(
     code_object_sha256: str | None = None,
     versions: Mapping[str, str] | None = None,
     failures: Sequence[str] = (),
+    doubts: Sequence[str] = (),
 ) -> Profile:
     """Build the profile of the kernel named `symbol`, or of the dominant one.
 
@@ -122,6 +125,7 @@ def build_profile(
         code_object_sha256: Identity of the code object.
         versions: Versions of tools, in addition to those in the trace.
         failures: Descriptions of failed passes; they become notes.
+        doubts: Reasons why the target may be wrong.
 
     Raises:
         ProfileError: The trace contains no usable dispatch, or is of another architecture.
@@ -161,6 +165,7 @@ def build_profile(
             *(_OTHER_LAUNCHES if counters and not counted_groups[0] else ()),
         ),
         populations=groups,
+        doubts=tuple(doubts),
         population_counters=counted_groups,
     )
 

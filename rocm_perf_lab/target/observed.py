@@ -7,7 +7,7 @@ precedence over the catalog, unless they cannot be true: no XCD has 304 compute 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.arch.registry import find_architecture, generation_architecture
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.arch.model import LdsPool
 
+ASSUMED = "the GPU is assumed: peaks and shares of its units may be those of another GPU"
 _RECORDED_FACTS = {
     "cu_count": "compute_units",
     "num_xcc": "xcds",
@@ -40,6 +41,8 @@ class ObservedTarget:
 
     target: Target
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Reasons why figures that depend on the target may be wrong."""
 
 
 def observed_target(architecture: str, product_name: str, properties: Mapping[str, Any], preferred: Target) -> ObservedTarget:
@@ -56,9 +59,8 @@ def observed_target(architecture: str, product_name: str, properties: Mapping[st
     """
     processor = architecture.partition(":")[0]
     if not processor:
-        return ObservedTarget(
-            preferred, (f"the trace does not name its GPU: {preferred.product_name} is assumed, --target chooses another",)
-        )
+        note = f"the trace does not name its GPU: {preferred.product_name} is assumed, --target chooses another"
+        return ObservedTarget(preferred, (note,), (ASSUMED,))
     try:
         known = target_of(architecture, product_name, preferred)
     except TargetError:
@@ -92,8 +94,8 @@ def with_implied_clock(found: ObservedTarget, clock_mhz: float | None) -> Observ
         fixed, used = _with_facts(target, {"xcds": known.xcds}), f"{known.xcds} XCDs"
     else:
         doubt = f"{stated}: rates per clock and shares of cycles are unreliable"
-        return ObservedTarget(target, (*found.notes, doubt))
-    return ObservedTarget(fixed, (*found.notes, f"{stated}: {used} are used"))
+        return replace(found, notes=(*found.notes, doubt), doubts=(*found.doubts, doubt))
+    return replace(found, target=fixed, notes=(*found.notes, f"{stated}: {used} are used"))
 
 
 def _corrected(known: Target, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:

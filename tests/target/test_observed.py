@@ -6,7 +6,7 @@ import pytest
 
 from rocm_perf_lab.rocprof.recording import AgentRecord
 from rocm_perf_lab.target.catalog import TargetError, load_target, target_names
-from rocm_perf_lab.target.observed import ObservedTarget, observed_target, with_implied_clock
+from rocm_perf_lab.target.observed import ASSUMED, ObservedTarget, observed_target, with_implied_clock
 
 MI300X = load_target("mi300x")
 
@@ -55,6 +55,7 @@ def test_an_unnamed_gpu_uses_the_preferred_target_with_a_note() -> None:
 
     assert found.target == MI300X
     assert found.notes == ("the trace does not name its GPU: AMD Instinct MI300X is assumed, --target chooses another",)
+    assert found.doubts == (ASSUMED,)
 
 
 def test_an_architecture_of_no_known_generation_is_an_error() -> None:

@@ -22,7 +22,7 @@ from rocm_perf_lab.profiling.recorded_code import code_architecture, profile_wit
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
-from rocm_perf_lab.target.observed import ObservedTarget, observed_target, with_implied_clock
+from rocm_perf_lab.target.observed import ASSUMED, ObservedTarget, observed_target, with_implied_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,7 +176,7 @@ def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTa
         return None
     target = target_of(possible[0], "")
     note = f"the trace does not name its GPU; its counters exist on {possible[0]} only: {target.product_name} is assumed"
-    return ObservedTarget(target, (f"{note}, use --target to choose another",))
+    return ObservedTarget(target, (f"{note}, use --target to choose another",), (ASSUMED,))
 
 
 def analyze_traces(
@@ -194,6 +194,7 @@ def analyze_traces(
     versions: Mapping[str, str] | None = None,
     roofline_csv: Path | None = None,
     code_objects: Sequence[Path] = (),
+    doubts: Sequence[str] = (),
     dag_nodes: int = MAX_NODES,
 ) -> KernelAnalysis:
     """Build the profile and its diagnosis, and write the documents to `directory`.
@@ -212,6 +213,7 @@ def analyze_traces(
         versions: Versions of the tools, for the provenance.
         roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
         code_objects: Code objects of the run, which state the resources of the kernel.
+        doubts: Reasons why the target may be wrong.
         dag_nodes: Most nodes in dag.json.
 
     Raises:
@@ -229,6 +231,7 @@ def analyze_traces(
         counter_traces=counter_traces,
         versions=versions,
         failures=problems,
+        doubts=doubts,
     )
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name, profile, first)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))

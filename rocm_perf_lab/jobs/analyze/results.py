@@ -140,6 +140,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
         note=f"analysed from {', '.join(path.name for path in request.paths)}",
         counter_traces=counted,
         problems=gpu.notes,
+        doubts=gpu.doubts,
         roofline_csv=request.roofline_csv or recording.roofline,
         code_objects=recording.code_objects,
         att=att,
