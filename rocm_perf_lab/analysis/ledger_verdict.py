@@ -31,7 +31,7 @@ COMMUNICATION = "communication between processes, not decidable from one process
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LedgerVerdict:
     """First line of a ledger and the probability that it is right."""
 
     verdict: str
@@ -45,7 +45,7 @@ def near(roof: Roof) -> str:
 
 def judge(
     roof: Roof | None, losses: Sequence[Loss], unexplained: float, *, has_evidence: bool, saw_lanes: bool = True
-) -> Verdict:
+) -> LedgerVerdict:
     """Return the verdict.
 
     Args:
@@ -61,11 +61,11 @@ def judge(
     if roof is not None and (used >= _NEAR or (used >= _RATHER_NEAR and used >= 2 * largest)):
         second = max(largest, unexplained)
         most = _MOST_CONFIDENCE if saw_lanes or roof.unit == HardwareUnit.MATRIX else _MOST_WITHOUT_LANES
-        return Verdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
+        return LedgerVerdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
     if losses and largest >= _LEAST_LOSS and unexplained <= _MOST_UNEXPLAINED and (has_evidence or losses[0].confidence >= _NEAR):
         sure = _of_loss(losses, used, unexplained)
-        return Verdict(str(losses[0].cause), sure if has_evidence else sure * _STATIC_FACTS)
-    return Verdict(UNDECIDED, 0.0)
+        return LedgerVerdict(str(losses[0].cause), sure if has_evidence else sure * _STATIC_FACTS)
+    return LedgerVerdict(UNDECIDED, 0.0)
 
 
 def _ranked(losses: Sequence[Loss]) -> list[Loss]:

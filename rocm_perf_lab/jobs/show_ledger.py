@@ -27,8 +27,8 @@ _LABEL = 28
 _NUMBER = 9
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _THREE_DIGITS = 100
-_SMALLEST_OF_UNIT = 5.0
-"""A unit is used from 5 of it on; below, the next smaller one has more digits."""
+_SMALLEST_OF_UNIT = 2.0
+"""A unit is used from 2 of it on; below, the next smaller one has more digits."""
 _SOURCES = {
     "counters": "counters",
     "thread_trace": "thread trace",

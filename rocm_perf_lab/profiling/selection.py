@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.toolchain.demangle import demangle, without_parameters
+from rocm_perf_lab.toolchain.demangle import demangle
+from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +167,7 @@ def _candidates(ranked: Sequence[RankedKernel]) -> Sequence[RankedKernel]:
 
 
 def _named(kernel: RankedKernel) -> str:
-    return without_parameters(kernel.name)[:_LONGEST_NAME]
+    return short_name(kernel.name, _LONGEST_NAME)
 
 
 def _dispatches_by_symbol(trace: Trace) -> dict[str, NDArray[np.int64]]:

@@ -20,7 +20,7 @@ class CsvError(DatabaseError):
     """A CSV file that cannot be read as output of a ROCm profiler."""
 
 
-class Column:
+class CsvColumn:
     """Cells of one column, in order of the rows."""
 
     def __init__(self, file: Path, name: str, cells: list[str] | Any) -> None:
@@ -53,11 +53,11 @@ class Column:
         """Return the cells as written."""
         return [str(cell) for cell in (self._cells if self._is_list else self._cells.to_pylist())]
 
-    def take(self, rows: Integers) -> Column:
+    def take(self, rows: Integers) -> CsvColumn:
         """Return a column of the given rows."""
         if self._is_list:
-            return Column(self._file, self._name, [self._cells[row] for row in rows.tolist()])
-        return Column(self._file, self._name, self._cells.take(rows))
+            return CsvColumn(self._file, self._name, [self._cells[row] for row in rows.tolist()])
+        return CsvColumn(self._file, self._name, self._cells.take(rows))
 
     def codes(self) -> tuple[Integers, list[str]]:
         """Return the number of each cell's text, and the texts in order of their first cell."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.rocprof.csv_columns import Column
+    from rocm_perf_lab.rocprof.csv_columns import CsvColumn
     from rocm_perf_lab.rocprof.csv_tables import Cells, ProcessRows
     from rocm_perf_lab.rocprof.trace import CounterValues
 
@@ -89,21 +89,26 @@ def _of_rows(cells: Cells, names: dict[str, int], positions: tuple[Integers, Int
 def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, Integers]) -> Part:
     """Convert a table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`).
 
-    `TCC_HIT[3]` is an instance of `TCC_HIT`; the busiest L2 channel is added as `TCC_REQ_max`. An empty cell was not collected.
+    `TCC_HIT[3]` is an instance of `TCC_HIT`; for L2 channels, the busiest and the mean one are added as
+    `TCC_REQ_max` and `TCC_REQ_avr`. An empty cell was not collected.
     """
     dispatch = _looked_up(cells["Dispatch_Id"].integers(), positions)
     name, place, value = [], [], []
-    busiest: dict[str, NDArray[np.float64]] = {}
+    channels: dict[str, dict[str, NDArray[np.float64]]] = {}
     for counter, column in cells.items():
         if not _is_counter(counter) or not _holds_numbers(column):
             continue
         found = column.reals()
         total, instance, _ = counter.partition("[")
         if instance and total in _CHANNEL_TRAFFIC:
-            busiest[f"{total}_max"] = np.fmax(found, busiest.get(f"{total}_max", found))
+            channels.setdefault(total, {})[instance.rstrip("]")] = found
         _append(found, dispatch, names.setdefault(total, len(names)), (name, place, value))
-    for counter, found in busiest.items():
-        _append(found, dispatch, names.setdefault(counter, len(names)), (name, place, value))
+    for counter, instances in channels.items():
+        if instances.keys() != {str(number) for number in range(len(instances))}:
+            continue  # rocprof-compute adds channels with equal numbers
+        busiest, mean = np.max(list(instances.values()), axis=0), np.mean(list(instances.values()), axis=0)
+        for suffix, found in (("max", busiest), ("avr", mean)):
+            _append(found, dispatch, names.setdefault(f"{counter}_{suffix}", len(names)), (name, place, value))
     if not name:
         none = np.empty(0, np.int64)
         return none, none, np.empty(0), none
@@ -147,7 +152,7 @@ def _executions(ids: Integers, cells: Cells) -> Integers:
     return executions
 
 
-def _holds_numbers(column: Column) -> bool:
+def _holds_numbers(column: CsvColumn) -> bool:
     """Return True if the first value is a number; a text column is not a counter, whatever its name."""
     first = next((text for text in column.codes()[1] if text.strip()), "")
     try:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.rocprof.csv_columns import Column
+    from rocm_perf_lab.rocprof.csv_columns import CsvColumn
     from rocm_perf_lab.rocprof.csv_tables import Cells, ProcessRows
 
     Integers = NDArray[np.int64]
@@ -177,7 +177,7 @@ class _Process:
     def _agent_at(self, label: str) -> int:
         return self._agents.setdefault(label, len(self._agents))
 
-    def _agents_at(self, column: Column) -> Integers:
+    def _agents_at(self, column: CsvColumn) -> Integers:
         codes, labels = column.codes()
         return np.array([self._agent_at(label) for label in labels] or [0], np.int64)[codes]
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.csv_columns import Column, CsvError
+from rocm_perf_lab.rocprof.csv_columns import CsvColumn, CsvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    Cells = dict[str, Column]
+    Cells = dict[str, CsvColumn]
     """Columns by name."""
     ProcessRows = tuple[str, str]
-    """Column that identifies the process of a row, and the value of one process."""
+    """CsvColumn that identifies the process of a row, and the value of one process."""
 
 NAMES = (
     "Accum_VGPR_Count", "Agent_Id", "Agent_Type", "Correlation_Id", "Counter_Name", "Counter_Value", "Destination_Agent_Id",
@@ -100,7 +100,7 @@ def read_cells(file: Path, needed: Sequence[str], process: ProcessRows | None = 
         )
     if columns is None:
         columns = dict(zip(header, _columns(file, data, len(header)), strict=True))
-    cells = {name: Column(file, name, column) for name, column in columns.items()}
+    cells = {name: CsvColumn(file, name, column) for name, column in columns.items()}
     if process is not None and process[0] in cells:
         codes, texts = cells[process[0]].codes()
         own = np.flatnonzero(codes == texts.index(process[1])) if process[1] in texts else np.empty(0, np.int64)
@@ -127,7 +127,7 @@ def processes_in(file: Path) -> tuple[ProcessRows, ...]:
     columns = _arrow_columns(file, header, only=name) if _is_large(file) else None
     if columns is None:
         columns = {name: _columns(file, content_of(file), len(header))[header.index(name)]}
-    return tuple((name, value) for value in Column(file, name, columns[name]).codes()[1] if value)
+    return tuple((name, value) for value in CsvColumn(file, name, columns[name]).codes()[1] if value)
 
 
 def header_of(file: Path) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.csv_columns import Column, CsvError
+from rocm_perf_lab.rocprof.csv_columns import CsvColumn, CsvError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ _PRECISION = "timestamps have a precision of "
 _LARGEST_POWER = 18
 
 
-def timestamps(columns: Iterable[Column]) -> tuple[list[NDArray[np.int64]], int]:
+def timestamps(columns: Iterable[CsvColumn]) -> tuple[list[NDArray[np.int64]], int]:
     """Return columns of times in nanoseconds, and the precision of all of them in nanoseconds; missing times are 0.
 
     Decimals are rounded. The precision is that of the value with the most digits, because trailing zeros may be missing.
@@ -60,7 +60,7 @@ def _is_missing(text: str) -> bool:
     return text.strip().lower() in _MISSING
 
 
-def _time(column: Column, text: str) -> int:
+def _time(column: CsvColumn, text: str) -> int:
     if _is_missing(text):
         return 0
     try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.jobs.analyze.evidence import is_called
 from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector
-from rocm_perf_lab.jobs.kernel_names import bare_name
 from rocm_perf_lab.profiling.selection import other_choice, rank_kernels, select_kernel
+from rocm_perf_lab.toolchain.kernel_names import bare_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

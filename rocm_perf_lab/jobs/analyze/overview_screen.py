@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from rocm_perf_lab.jobs.kernel_names import short_name, short_names
 from rocm_perf_lab.jobs.show_ledger import UNKNOWN, duration_text, labelled
+from rocm_perf_lab.toolchain.kernel_names import short_name, short_names
 
 if TYPE_CHECKING:
     from rocm_perf_lab.analysis.application import ApplicationOverview, KernelUse, WorkGroup

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines
-from rocm_perf_lab.jobs.kernel_names import bare_name
 from rocm_perf_lab.jobs.show_ledger import duration_text, labelled, ledger_lines
+from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NARROWEST, _WIDEST = 80, 120
 _NOTES = 3
 _NAME_LINES = 2
+_BROKEN_EARLY = 16
 
 
 def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool = False) -> None:
@@ -54,7 +55,7 @@ def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = Fal
     if found.kernel is not None:
         lines += [Text(""), *_kernel(found.kernel.profile, found.kernel.diagnosis, found.time_kind, width)]
     elif found.detail is not None:
-        lines += labelled("kernel", bare_name(found.detail.name), width, most_lines=_NAME_LINES)
+        lines += _name(found.detail.name, width)
         lines += labelled("time", "not in the recording: the ledger has shares only", width)
     lines += _details(found, width)
     if found.ledger is not None:
@@ -73,12 +74,16 @@ def _kernel(profile: Profile, diagnosis: Diagnosis, time_kind: str, width: int) 
         f"{resources.scratch_bytes:,} B scratch" if resources.scratch_bytes else "",
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD ({occupancy.limiter})",
     ]
-    name = bare_name(profile.kernel.name)
     return [
-        *labelled("kernel", name, width, most_lines=_NAME_LINES),
+        *_name(profile.kernel.name, width),
         *labelled("", ", ".join(filter(None, facts)), width),
         *labelled("time", _time(diagnosis, time_kind, profile.timing_errors), width),
     ]
+
+
+def _name(name: str, width: int) -> list[Text]:
+    """Return a kernel's name without parameters in at most two lines; names may contain spaces, at which lines break early."""
+    return labelled("kernel", short_name(name, _NAME_LINES * (width - 9) - _BROKEN_EARLY), width)
 
 
 def _details(found: RecordingAnalysis, width: int) -> list[Text]:

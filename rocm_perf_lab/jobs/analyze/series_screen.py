@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from rocm_perf_lab.jobs.kernel_names import short_name, short_names
+from rocm_perf_lab.toolchain.kernel_names import short_name, short_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
