@@ -24,7 +24,8 @@ Dim3 = tuple[int, int, int]
 
 _MIN_DISPATCHES_PER_SYMBOL = 4
 """With fewer dispatches per kernel symbol of equal resources, the application loads the same code again and again."""
-_COMPRESSED_FROM = 1 << 40
+_SMALL_TABLE = 1 << 12
+_NARROW = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,12 @@ def populations(trace: Trace, dispatches: Integers) -> tuple[Population, ...]:
         dispatches: Positions of the dispatches of one kernel symbol, in order of start, at least one.
     """
     table = trace.dispatches
-    block = table.workgroup[dispatches]
-    grid = -(-table.grid[dispatches] // np.maximum(block, 1))
+    block, items = table.workgroup[dispatches], table.grid[dispatches]
     version = _versions(trace, dispatches)
-    label = _label((version, table.lds_bytes[dispatches], *grid.T, *block.T))
-    order = np.argsort(label, kind="stable")
+    label = _label((version, table.lds_bytes[dispatches], *items.T, *block.T))
+    label = _with_equal_workgroups(label, version, table.lds_bytes[dispatches], items, block)
+    # NumPy sorts small integers in linear time.
+    order = np.argsort(label.astype(np.int16) if label.max() < _NARROW else label, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
     duration = np.maximum(table.duration_ns[dispatches], 0)
     whole = int(duration.sum())
@@ -76,7 +78,7 @@ def populations(trace: Trace, dispatches: Integers) -> tuple[Population, ...]:
         first, total = int(group[0]), int(duration[group].sum())
         found.append(
             Population(
-                grid=_dim3(grid[first]),
+                grid=_workgroups(items[first], block[first]),
                 block=_dim3(block[first]),
                 lds_bytes=int(table.lds_bytes[dispatches[first]]),
                 version=int(version[first]),
@@ -141,9 +143,9 @@ def _versions(trace: Trace, dispatches: Integers) -> Integers:
     """
     table = trace.dispatches
     kernels = table.kernel[dispatches]
-    used = np.unique(kernels)
-    if len(used) == 1:
+    if kernels.min() == kernels.max():
         return np.zeros(len(dispatches), np.int64)
+    used = np.unique(kernels)
     version_of: dict[int, tuple[object, ...]] = {}
     loaded: dict[tuple[object, ...], int] = {}
     reloaded = _reloaded(trace, kernels)
@@ -188,17 +190,43 @@ def resources_of_code(kernel: TracedKernel) -> tuple[object, ...]:
     )
 
 
+def _with_equal_workgroups(label: Integers, version: Integers, lds: Integers, items: Integers, block: Integers) -> Integers:
+    """Join groups whose grids differ in work-items only: the last workgroup of each may be partial."""
+    first = np.zeros(int(label.max()) + 1, np.int64)
+    first[label[::-1]] = np.arange(len(label) - 1, -1, -1)
+    number: dict[tuple[object, ...], int] = {}
+    joined = [
+        number.setdefault((int(version[one]), int(lds[one]), _workgroups(items[one], block[one]), _dim3(block[one])), len(number))
+        for one in first.tolist()
+    ]
+    return label if len(number) == len(joined) else np.array(joined, np.int64)[label]
+
+
+def _workgroups(items: Integers, block: Integers) -> Dim3:
+    return _dim3(-(-items // np.maximum(block, 1)))
+
+
 def _label(columns: Sequence[Integers]) -> Integers:
-    """Return a number per row; equal rows have equal numbers."""
+    """Return a number per row, dense from 0; equal rows have equal numbers."""
     label = np.zeros(len(columns[0]), np.int64)
+    size = 1
     for column in columns:
-        if column.min() == column.max():
+        low, high = int(column.min()), int(column.max())
+        if low == high:
             continue
-        values, code = np.unique(column, return_inverse=True)
-        label = label * len(values) + code.ravel()
-        if label.max() >= _COMPRESSED_FROM:
-            label = np.unique(label, return_inverse=True)[1].ravel()
+        code, count = _dense(column - low, high - low + 1)
+        label, size = _dense(label * count + code, size * count)
     return label
+
+
+def _dense(numbers: Integers, size: int) -> tuple[Integers, int]:
+    """Return the rank of each number among the distinct ones, which are below `size`, and how many are distinct."""
+    if size > max(_SMALL_TABLE, 2 * len(numbers)):
+        values, rank = np.unique(numbers, return_inverse=True)
+        return rank.ravel(), len(values)
+    used = np.zeros(size, bool)
+    used[numbers] = True
+    return (np.cumsum(used) - 1)[numbers], int(np.count_nonzero(used))
 
 
 def _shape(sizes: Dim3) -> str:

@@ -79,6 +79,16 @@ def test_a_spread_caused_by_two_shapes_is_not_a_spread_of_times(tmp_path: Path) 
     assert (found.runs, found.cv, found.classification, found.warnings) == (10, 0.0, "stable", ())
 
 
+def test_a_partial_last_workgroup_is_no_other_shape(tmp_path: Path) -> None:
+    run = [replace(one, grid=(items, 1, 1)) for one, items in zip(series([100] * 3), (1000, 1024, 1025), strict=True)]
+    trace = trace_of(tmp_path, run)
+
+    found = populations(trace, rank_kernels(trace)[0].dispatches)
+
+    # Workgroups of 256: 1,000 and 1,024 work-items are four of them, 1,025 are five.
+    assert [(one.grid, one.dispatches.tolist()) for one in found] == [((4, 1, 1), [0, 1]), ((5, 1, 1), [2])]
+
+
 def test_another_amount_of_lds_is_another_population(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [*series([100] * 2), *series([100] * 3, begin=100_000, lds=2048)])
 
