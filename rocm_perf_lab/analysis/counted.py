@@ -71,15 +71,14 @@ class CountedEvents:
                 return accumulated, counted
         return None
 
-    def imbalance(self, name: str, instances: int) -> float | None:
+    def imbalance(self, name: str) -> float | None:
         """Return the busiest instance of a counter relative to the mean one; None if it was not recorded per instance.
 
         Args:
             name: Counter without a suffix, for example TCC_REQ.
-            instances: Number of instances.
         """
-        pair = self.together(f"{name}_sum", f"{name}_max")
-        return pair[1] * instances / pair[0] if pair and pair[0] and instances else None
+        pair = self.together(f"{name}_avr", f"{name}_max")
+        return pair[1] / pair[0] if pair and pair[0] else None
 
 
 def _value(counters: Mapping[str, float], name: str) -> float | None:

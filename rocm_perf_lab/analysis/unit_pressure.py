@@ -179,10 +179,9 @@ def _bandwidth(kernel: CountedKernel, roof: MemoryRoof, rate: float, traffic: fl
 
 
 def _channel_imbalance(kernel: CountedKernel, level: str) -> float:
-    """Return the traffic of the busiest L2 channel relative to the mean one, 1 if unknown. Fabric traffic leaves through channels."""
-    instances = kernel.target.caches.l2_channels_per_xcd * kernel.target.xcds
+    """Return the traffic of the busiest L2 channel relative to the mean one; 1 if unknown."""
     names = ("TCC_REQ",) if level == "l2" else ("TCC_EA0_RDREQ", "TCC_EA_RDREQ", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")
-    return max([found for name in names if (found := kernel.counted.imbalance(name, instances)) is not None], default=1.0)
+    return max([found for name in names if (found := kernel.counted.imbalance(name)) is not None], default=1.0)
 
 
 def _wasted_traffic(kernel: CountedKernel, level: str, busy: float, traffic: float) -> Iterator[Waste]:
