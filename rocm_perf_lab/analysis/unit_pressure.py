@@ -146,9 +146,9 @@ def _bandwidths(kernel: CountedKernel) -> Iterator[Pressure]:
 
 def _traffic(kernel: CountedKernel, level: MemoryLevel) -> tuple[float | None, bool]:
     """Return the bytes at a level, and True if a part was not counted."""
-    whole = kernel.metric(f"{level}_bytes")
-    if whole is not None:
-        return whole, False
+    whole = kernel.metrics.get(f"{level}_bytes")
+    if whole is not None and whole.value is not None:
+        return whole.value, whole.is_lower_bound
     parts = [kernel.metric(f"{level}_{direction}_bytes") for direction in ("read", "write")]
     known = [part for part in parts if part is not None]
     return (sum(known), True) if known else (None, False)
