@@ -124,6 +124,9 @@ def application_overview(
     timed = bool(work.end_ns.any()) and timeline.wall_ns > 0
     gpus = _gpus(trace, work)
     by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else {}
+    # A copy does not hide communication: only computing kernels do.
+    is_kernel = work.group != _COPY_GROUP
+    by_kernels = by_group if is_kernel.all() else _exclusive(work, np.where(is_kernel, work.group, 0))
     kernels = tuple(
         KernelUse(
             name=kernel.name,
@@ -148,7 +151,7 @@ def application_overview(
         idle_share=sum(idle) / len(idle) if idle else None,
         longest_gap_ns=timeline.gaps[0].duration_ns if timed and timeline.gaps else None,
         kernels=kernels,
-        communication=_group(work, _COMMUNICATION_GROUP, by_group),
+        communication=_group(work, _COMMUNICATION_GROUP, by_kernels),
         copies=_group(work, _COPY_GROUP, by_group, int(trace.memory_copies.size_bytes.sum())),
         critical_path_ns=path.length_ns if timed else None,
         launches_late=timeline.launches.late if timeline.launches else None,
