@@ -67,7 +67,12 @@ def test_time_waits_loops_and_limits_are_read_at_80_columns(
     assert "waits for vmem 87%, for smem 10%" in text
     assert "copies/copy.hip:11-13 0x1010 to 0x1020: 89% of the time, 2 turns of 412 cycles" in text
     assert "1 of 16,384 wavefronts were traced" in text
-    assert "s_waitcnt vmcnt(0) copies/copy.hip:13 87% because of global_load_dword v1, v0, s[0:1] copies/copy.hip:12" in text
+    assert (
+        "0x1018 s_waitcnt vmcnt(0) copies/copy.hip:13 87% because of 0x1010 global_load_dword v1, v0, s[0:1] copies/copy.hip:12"
+        in text
+    )
+    assert "lost to memory latency 87%, scalar latency 10%" in text
+    assert "phases 10% before the first loop, 89% in loops, 0% behind" in text
     page = (database.parent / "out" / "report.html").read_text()
     assert "<h2>Thread trace (measured cycles)</h2>" in page
     assert "86.6 %<br>" in page  # 800 of 924 cycles because of the load
