@@ -133,11 +133,13 @@ def roofline(
     total = flops.value if flops else None
     memory = _memory_rows(memory_peaks, metrics, duration_ns, total, peak_flops)
     memory_ns, compute_ns = dram.value / peak_bytes, max(_unit_ns(compute).values())
-    known = total is not None
+    is_memory = memory_ns >= compute_ns
+    # More operations could make compute the bound, more traffic could make memory the bound.
+    known = flops is not None and total is not None and not (flops if is_memory else dram).is_lower_bound
     return Roofline(
         duration_ns=duration_ns,
         flops=total,
-        flops_reason=None if known else (flops.reason if flops else _NO_METRIC),
+        flops_reason=_reason(flops),
         dram_bytes=dram.value,
         intensity=_ratio(total, dram.value),
         gflop_per_s=None if total is None else total / duration_ns,
@@ -145,7 +147,7 @@ def roofline(
         peak_gflop_per_s=peak_flops,
         peak_gb_per_s=peak_bytes,
         ridge=peak_flops / peak_bytes,
-        position=None if not known else "memory_bound" if memory_ns >= compute_ns else "compute_bound",
+        position=None if not known else "memory_bound" if is_memory else "compute_bound",
         bound_ns=max(memory_ns, compute_ns),
         compute=compute,
         memory=memory,
@@ -153,6 +155,13 @@ def roofline(
         implausible=_implausible(compute, memory),
         peaks=f"empirical: {measured.source}" if measured else "theoretical",
     )
+
+
+def _reason(flops: MetricValue | None) -> str | None:
+    """Return why the operations are unknown, or only a lower bound."""
+    if flops is None:
+        return _NO_METRIC
+    return flops.notes[0] if flops.is_lower_bound else flops.reason
 
 
 def _peak_note(measured: MeasuredPeaks | None) -> str:

@@ -178,3 +178,27 @@ def test_int8_work_has_its_own_row_and_no_intensity(tmp_path: Path) -> None:
     # 512e8 operations need 19.6 us under their roof, 16.8 MB 3.2 us under that of DRAM.
     assert found.position == "compute_bound"
     assert found.bound_ns == pytest.approx(512e8 / 2614886.4)
+
+
+def test_a_missing_counter_leaves_the_position_only_if_it_cannot_change(tmp_path: Path) -> None:
+    """Without one FLOP counter a compute-bound kernel stays compute bound; a memory-bound one could be either."""
+    counters = vec_copy_counters()
+    del counters["SQ_INSTS_VALU_FMA_F64"]
+
+    below = placed(tmp_path, {**counters, "SQ_INSTS_VALU_FMA_F32": 1e6})
+    above = placed(tmp_path, {**counters, "SQ_INSTS_VALU_FMA_F32": 5e6})
+
+    assert (below.position, above.position) == (None, "compute_bound")
+    assert (below.flops, above.flops) == (128e6, 640e6)
+    assert below.flops_reason == above.flops_reason == "flops is a lower bound: SQ_INSTS_VALU_FMA_F64 not collected"
+
+
+def test_traffic_without_writes_is_a_lower_bound(tmp_path: Path) -> None:
+    counters = {name: value for name, value in vec_copy_counters().items() if "WRREQ" not in name}
+
+    idle = placed(tmp_path, counters)
+    busy = placed(tmp_path, {**counters, "SQ_INSTS_VALU_FMA_F32": 5e6})
+
+    assert idle.dram_bytes == pytest.approx(8 * MIB, rel=0.005)
+    assert (idle.position, busy.position) == ("memory_bound", None)
+    assert any(note.startswith("dram_bytes is a lower bound") for note in idle.notes)
