@@ -45,7 +45,7 @@ def test_launches_of_one_kernel_are_paired_by_shape_then_unknown_then_in_order()
     base = [KernelNames("a", "f()", shape) for shape in ("1 of 64", "2 of 64", None, "3 of 64")]
     new = [KernelNames("a", "f()", shape) for shape in ("9 of 64", "3 of 64", "8 of 64", "1 of 64", "7 of 64")]
 
-    # 9 takes the unknown shape, 8 the rest; 7 is left over.
+    # 9 is paired with the unknown shape, 8 with the rest; 7 is left over.
     assert pair_kernels(base, new) == (
         KernelPair(2, 0, "symbol"),
         KernelPair(3, 1, "symbol"),
