@@ -110,7 +110,7 @@ def loads_in_flight(
     issued, returned = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (np.zeros(0), np.zeros(0))
     if not len(issued):
         return None
-    start = np.median(issued)
+    start = np.partition(issued, len(issued) // 2)[len(issued) // 2]
     later = issued >= start
     span = float(returned[later].max() - start)
     size = float(busiest.size[busiest.issued >= start].sum())
