@@ -131,11 +131,13 @@ def read(one: Format, place: Path, documents: Path | None) -> None:
         return
     from rocm_perf_lab.rocprof.att.reader import read_directory
     from rocm_perf_lab.rocprof.loading import load_recording
-    from rocm_perf_lab.rocprof.pc_samples_loading import load_pc_samples
+    from rocm_perf_lab.rocprof.pc_samples_loading import sampled_files
+    from rocm_perf_lab.rocprof.pc_samples_reader import read_pc_samples
     from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
 
     loaded = load_recording([place])
-    load_pc_samples(loaded.files)
+    for path in sampled_files(loaded.files):
+        read_pc_samples(path)
     for directory in loaded.thread_traces:
         read_directory(directory)
     if loaded.roofline is not None:

@@ -15,6 +15,7 @@ from rocm_perf_lab.analysis.sampled_exposure import exposure_of
 from rocm_perf_lab.analysis.sampled_places import interval, location_of, samples_by_line
 from rocm_perf_lab.analysis.sampled_units import divergence, lane_use, overhead, units, vector_issue_share
 from rocm_perf_lab.analysis.sampled_waits import Pending, operation_kind, pending_operations
+from rocm_perf_lab.arch.registry import architecture_of_code
 from rocm_perf_lab.rocprof.att.model import INLINED
 from rocm_perf_lab.rocprof.pc_samples import SampledInstruction, SamplingMethod, StallReason
 from rocm_perf_lab.toolchain.demangle import demangle, without_parameters
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _LINES_PER_CAUSE = 5
 _NAMED_LINES = 3
+_STOCHASTIC_GENERATION = 9
 _LEAST_SHARE = 0.005
 """Share of the time below which a line of a cause is not listed by itself."""
 _JOINED = 0.6
@@ -103,7 +105,7 @@ def sample_account(
         sampling: PC samples of a recording.
         kernel: Name of the kernel, mangled or not; the one with most samples by default.
         traced: Analysed thread trace of the same kernel: samples tell the share of the whole grid, the trace the cause of waits.
-        architecture: Its matrix rates apply; without it the use of the matrix cores is a lower bound.
+        architecture: Its matrix rates apply; by default those of the architecture that the code is for.
     """
     sampled = sampled_kernel(sampling, kernel)
     if sampled is None or not sampled.samples:
@@ -118,7 +120,9 @@ def sample_account(
             notes=(*_places(sampled), *sampling.notes),
         )
     pending = pending_operations(sampled.instructions, sampling.gfxip) | _pending_in_trace(sampled.instructions, traced)
-    used = units(sampled, exposure, architecture)
+    # Only GPUs of this generation take stochastic samples.
+    texts = {one.text for one in sampled.instructions}
+    used = units(sampled, exposure, architecture or architecture_of_code(sampling.gfxip or _STOCHASTIC_GENERATION, texts))
     busy = max((use.share for use in used if use.unit in (HardwareUnit.MATRIX, HardwareUnit.VALU)), default=0.0)
     losses = [
         *_parts(list(_stalls(sampled.instructions, exposure, pending)), exposure, 1 - busy),

@@ -19,6 +19,7 @@ _ISSUE_CLOCKS = 4
 """Clocks between two turns of a SIMD's arbiter."""
 _WAVE_LANES, _NARROW_WAVE_LANES, _FIRST_NARROW = 64, 32, 10
 _NOTABLE_IDLE_LANES = 0.02
+_MOST_PLAUSIBLE = 1.1
 _MEASURED, _ESTIMATED, _UNKNOWN_AMOUNT = 0.85, 0.6, 0.4
 """Confidences."""
 
@@ -48,10 +49,10 @@ def _matrix(kernel: SampledKernel, exposure: Exposure, architecture: Architectur
     mean = sum(one.issued * max(clock, _ISSUE_CLOCKS) for one, clock in zip(own, clocks, strict=True)) / issued
     state = kernel.arbiter
     issues = state.issued.get(Pipe.MATRIX, 0) / state.samples if state else exposure.waves_per_simd * issued / exposure.samples
-    share = min(1.0, issues * mean / _ISSUE_CLOCKS)
+    share = issues * mean / _ISSUE_CLOCKS
     text = f"matrix instructions issue in {issues:.1%} of a SIMD's turns and take {mean:.0f} clocks each (PC samples)"
     is_bound = not known or exposure.basis == "contention"
-    return UnitUse(HardwareUnit.MATRIX, share, Evidence(Source.PC_SAMPLES, text), lower_bound=is_bound)
+    return _use(HardwareUnit.MATRIX, share, text, is_bound=is_bound)
 
 
 def _valu(kernel: SampledKernel, exposure: Exposure) -> UnitUse | None:
@@ -60,10 +61,16 @@ def _valu(kernel: SampledKernel, exposure: Exposure) -> UnitUse | None:
         share = state.issued.get(Pipe.VALU, 0) / state.samples
     else:
         issued = sum(one.issued for one in kernel.instructions if instruction_class(one.mnemonic) == "valu")
-        share = min(1.0, exposure.waves_per_simd * issued / exposure.samples)
+        share = exposure.waves_per_simd * issued / exposure.samples
     text = f"vector ALU instructions issue in {share:.1%} of a SIMD's turns (PC samples)"
     is_bound = exposure.basis == "contention"
-    return UnitUse(HardwareUnit.VALU, share, Evidence(Source.PC_SAMPLES, text), lower_bound=is_bound)
+    return _use(HardwareUnit.VALU, share, text, is_bound=is_bound)
+
+
+def _use(unit: HardwareUnit, share: float, text: str, *, is_bound: bool) -> UnitUse:
+    """Return the use of a unit; an estimate beyond the whole time contradicts itself."""
+    evidence = Evidence(Source.PC_SAMPLES, text)
+    return UnitUse(unit, min(share, 1.0), evidence, lower_bound=is_bound, reliable=share <= _MOST_PLAUSIBLE)
 
 
 def vector_issue_share(kernel: SampledKernel, exposure: Exposure) -> float:

@@ -11,13 +11,16 @@ from rocm_perf_lab.analysis.ledger import Cause
 from rocm_perf_lab.analysis.sample_account import sample_account
 from rocm_perf_lab.rocprof.discovery import discover
 from rocm_perf_lab.rocprof.pc_samples import StallReason
-from rocm_perf_lab.rocprof.pc_samples_code import saved_code_objects
-from rocm_perf_lab.rocprof.pc_samples_loading import load_pc_samples
+from rocm_perf_lab.rocprof.pc_samples_code import saved_code_objects, with_code
+from rocm_perf_lab.rocprof.pc_samples_loading import sampled_files
+from rocm_perf_lab.rocprof.pc_samples_reader import read_pc_samples
 from rocm_perf_lab.toolchain.listing import list_kernel
 from tests.builders.kernels import build_hip
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rocm_perf_lab.rocprof.pc_samples import PcSampling
 
 SOURCE = r"""#include <hip/hip_runtime.h>
 extern "C" __global__ void total(const float* x, float* y, int n) {
@@ -51,8 +54,16 @@ def recording(tmp_path: Path) -> Path:
     return directory
 
 
+def _loaded(directory: Path) -> tuple[PcSampling, tuple[str, ...]]:
+    files = discover([directory])
+    (path,) = sampled_files(files)
+    (sampling,) = read_pc_samples(path)
+    code_objects, notes = saved_code_objects(files.code_objects)
+    return with_code(sampling, code_objects), notes
+
+
 def test_instructions_get_text_line_and_kernel_from_the_code_object(recording: Path) -> None:
-    (sampling,), notes = load_pc_samples(discover([recording]))
+    sampling, notes = _loaded(recording)
 
     (kernel,) = sampling.kernels
     assert (kernel.name, notes, sampling.notes) == ("total", (), ())
@@ -64,7 +75,7 @@ def test_instructions_get_text_line_and_kernel_from_the_code_object(recording: P
 
 
 def test_waits_in_loops_are_charged_to_the_line_of_the_load(recording: Path) -> None:
-    (sampling,), _ = load_pc_samples(discover([recording]))
+    sampling, _ = _loaded(recording)
 
     account = sample_account(sampling, "total")
 
@@ -77,7 +88,7 @@ def test_unreadable_code_objects_are_noted(recording: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
     found, notes = saved_code_objects([path])
-    (sampling,), told = load_pc_samples(discover([recording]))
+    sampling, told = _loaded(recording)
 
     assert found == {}
     assert "ignored" in notes[0]
