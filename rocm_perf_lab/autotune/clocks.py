@@ -136,7 +136,7 @@ def printed_time(pattern: str, unit: str, timeout_s: float) -> PrintedTime:
 
 @dataclass
 class ProfiledTime:
-    """Dispatches of one kernel under rocprofv3: the one that matches a pattern, or the one with the longest dispatch."""
+    """Dispatches of one kernel under rocprofv3: the one that matches a pattern, or the one with the largest exposed time."""
 
     profiler: Rocprofv3
     timeout_s: float
@@ -147,7 +147,7 @@ class ProfiledTime:
     @property
     def meaning(self) -> str:
         """See :class:`Clock`."""
-        which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the longest dispatch"
+        which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the largest exposed time"
         return f"dispatches of the kernel {which}, under rocprofv3 {self.profiler.version}"
 
     def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ _COMMANDS_OUTPUT = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}-autotune-command"
 @click.option("--timing", type=click.Choice(["auto", "rocprof", "printed", "wall"]), help="Time source for a command.")
 @click.option("--time-regex", metavar="REGEX", help="Pattern of a time that the command prints; one group is the number.")
 @click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of the printed number (default: ms).")
-@click.option("--kernel", metavar="REGEX", help="Kernel to time under rocprofv3 (default: the one with the longest dispatch).")
+@click.option("--kernel", metavar="REGEX", help="Kernel to time under rocprofv3 (default: the one that takes most time alone).")
 @click.option("--runs", type=click.IntRange(min=1), help="Measurements per round.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one run of a command.")
 @click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue a run; nothing is measured twice.")

@@ -7,7 +7,7 @@ import click
 DEBUG = click.option("--debug", is_flag=True, help="Print the traceback of an error.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print only one JSON document.")
 QUIET = click.option("--quiet", is_flag=True, help="Print only the runtime.")
-KERNEL_REGEX = click.option("--kernel", metavar="REGEX", help="Kernel to analyse (default: the one with the longest dispatch).")
+KERNEL_REGEX = click.option("--kernel", metavar="REGEX", help="Kernel to analyse (default: the one that takes most time alone).")
 FOCUS_CRITICAL = click.option(
     "--focus-critical", is_flag=True, help="Analyse the kernel with the largest share of the critical path."
 )

@@ -70,7 +70,7 @@ class AnalyzedKernel(Protocol):
 
 @dataclass(frozen=True)
 class KernelSelector:
-    """Selects a kernel by regular expression, by its share of the critical path, or by its longest dispatch."""
+    """Selects a kernel by regular expression, by its share of the critical path, or by its exposed time."""
 
     pattern: str | None = None
     focus_critical: bool = False

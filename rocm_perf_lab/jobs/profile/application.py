@@ -50,7 +50,7 @@ class ApplicationJob:
     Args:
         command: Program and arguments, passed on unchanged, as is the environment.
         runs: Timed runs.
-        kernel: Regular expression of the kernel to analyse; None selects the one with the longest dispatch.
+        kernel: Regular expression of the kernel to analyse; None selects the one with the largest exposed time.
         focus_critical: Analyse the kernel that contributes most to the critical path.
         rocprof: False measures the wall-clock time of the command only.
         timeout_s: Limit of one run.
