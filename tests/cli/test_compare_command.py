@@ -18,6 +18,7 @@ from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.command import Answer, rocm_perf
+from tests.builders.profiles import vec_copy_counters
 from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -87,13 +88,14 @@ def test_a_regression_beyond_the_threshold_exits_with_1_and_is_named(tmp_path: P
     assert compare(new, base).code == 0
 
 
-def shaped(directory: Path, rows: list[tuple[int, int]]) -> Path:
+def shaped(directory: Path, rows: list[tuple[int, int]], counters: dict[str, float] | None = None) -> Path:
     """A run of copies: eight per (workgroups, mean time in ns)."""
-    run = [
-        replace(dispatch(100_000 * (8 * i + j), 100_000 * (8 * i + j) + ns * time // 10_000), grid=(groups * 256, 1, 1))
-        for i, (groups, ns) in enumerate(rows)
-        for j, time in enumerate(TIMES)
-    ]
+    run = []
+    for groups, ns in rows:
+        for time in TIMES:
+            begin = 100_000 * len(run)
+            one = dispatch(begin, begin + ns * time // 10_000, counters=counters)
+            run.append(replace(one, grid=(groups * 256, 1, 1)))
     directory.mkdir()
     write_database(directory / "x.db", recorded_run(load_target("mi300x"), run, emulated=False))
     trace = read_database(directory / "x.db")
@@ -117,6 +119,20 @@ def test_another_launch_shape_is_never_a_regression(tmp_path: Path) -> None:
     assert "no kernel is significantly slower by more than 5%" in normalised.out
     assert "collect its counters" in " ".join(unknown.out.split())
     assert max(map(len, (plain.out + normalised.out).splitlines())) <= 80
+
+
+def test_another_launch_shape_is_compared_per_byte_of_traffic(tmp_path: Path) -> None:
+    counters = vec_copy_counters()
+    more = {name: 4 * value if name.startswith("TCC_") else value for name, value in counters.items()}
+    base = shaped(tmp_path / "a", [(100, 10_000)], counters)
+    new = shaped(tmp_path / "b", [(400, 30_000)], more)
+
+    answer = compare(base, new, "--normalise", "byte", "--json")
+
+    # Four times the traffic in three times the time.
+    (row,) = json.loads(answer.out)["kernels"]
+    assert (answer.code, row["verdict"], row["normalised"]) == (0, "faster", "byte")
+    assert row["change"] == pytest.approx(-0.25, abs=1e-3)
 
 
 def test_each_launch_shape_is_compared_with_the_same_shape(tmp_path: Path) -> None:

@@ -120,7 +120,15 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[RunPoint], tuple[str, ...]]:
         raise SeriesError(
             "emulated and measured runs cannot be compared", where=", ".join(map(str, paths)), hint="pass runs of one kind"
         )
-    return named, tuple(notes)
+    return named, (*notes, *_notes_on_runs(named))
+
+
+def _notes_on_runs(runs: Sequence[RunPoint]) -> list[str]:
+    """Return notes on runs without times, and on runs of different GPUs."""
+    timeless = [run.label for run in runs if not any(kernel.median_ns > 0 for kernel in run.kernels)]
+    gpus = sorted({kernel.facts.gpu for run in runs for kernel in run.kernels} - {""})
+    notes = [f"{', '.join(timeless)}: no dispatch has a duration"] if timeless else []
+    return [*notes, f"the runs are of different GPUs: {', '.join(gpus)}"] if len(gpus) > 1 else notes
 
 
 def _units(path: Path) -> list[Path]:

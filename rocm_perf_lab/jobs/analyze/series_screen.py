@@ -86,7 +86,8 @@ def _changes(console: Console, document: SeriesDocument) -> None:
         console.print(f"and {len(found) - _MOST_CHANGES} more changes: see series.json")
     odd = sum(len(kernel.odd_runs) for kernel in document.kernels)
     if odd:
-        console.print(f"{odd} single run{'' if odd == 1 else 's'} of kernels differ from the runs before and after: see odd_runs")
+        what = "1 single run of a kernel differs" if odd == 1 else f"{odd} single runs of kernels differ"
+        console.print(f"{what} from the runs before and after: see odd_runs")
 
 
 def _described(change: SeriesChangePart, document: SeriesDocument) -> str:
