@@ -108,7 +108,7 @@ def launch_account(profile: Profile, duration_ns: float | None) -> Account:
             f"{shape.workgroups:,} workgroups are {shape.workgroups / shape.compute_units:.2f} per compute unit and "
             f"{shape.rounds:.2f} rounds of the {shape.compute_units * shape.slots_per_unit:,} that fit at once"
         )
-        losses.append(_part(Cause.TAIL, active * shape.tail, active * shape.longest_tail, 0.4, text))
+        losses.append(_part(Cause.TAIL, active * shape.tail, active * shape.longest_tail, 0.55, text))
     return Account(Source.LAUNCH, tuple(losses), reassigned=_unhidden(profile, shape))
 
 

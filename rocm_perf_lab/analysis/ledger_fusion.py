@@ -31,6 +31,8 @@ WASTED = (
     Cause.REGISTER_SPILLS,
     Cause.CHANNEL_IMBALANCE,
 )
+_WAITED_FOR = (Cause.UNCOALESCED_ACCESS, Cause.REGISTER_SPILLS)
+"""Wasted work that a trace and samples see as waiting."""
 _FINE = (Source.THREAD_TRACE, Source.PC_SAMPLES, Source.COUNTERS)
 """Sources that see waiting, the most detailed one first."""
 _LEAST_SHARE = 0.005
@@ -73,7 +75,7 @@ def fuse(
     idle += [_merged(part.cause, [(one.source, [part])]) for one in accounts for part in one.losses if _is_outside(part)]
     working = max(0.0, 1 - sum(part.share for part in idle))
     scaled = tuple(_scaled(account, working) for account in accounts)
-    roof = _roof(scaled, duration_ns)
+    roof = _roof(scaled, duration_ns, most=1 - idle[0].share)
     left = 1 - (roof.utilisation if roof else 0.0)
     wasted = [_merged(cause, _parts(scaled, cause)) for cause in WASTED]
     charged = {part.cause for account in accounts if account.source in _NARROW for part in account.losses}
@@ -129,8 +131,11 @@ def _scaled(account: Account, working: float) -> Account:
     )
 
 
-def _roof(accounts: Iterable[Account], duration_ns: float | None) -> Roof | None:
-    """Return the roof of the reliable unit with the largest share; counters outrank a trace, which sees few compute units."""
+def _roof(accounts: Iterable[Account], duration_ns: float | None, *, most: float) -> Roof | None:
+    """Return the roof of the reliable unit with the largest share; counters outrank a trace, which sees few compute units.
+
+    `most` is the largest possible share: no unit works while a dispatch is launched.
+    """
     uses: dict[str, UnitUse] = {}
     order = (Source.COUNTERS, Source.THREAD_TRACE, Source.PC_SAMPLES, Source.LAUNCH, Source.CODE)
     for account in sorted(accounts, key=lambda account: order.index(account.source)):
@@ -140,7 +145,7 @@ def _roof(accounts: Iterable[Account], duration_ns: float | None) -> Roof | None
     if not uses:
         return None
     largest = max(uses.values(), key=lambda use: use.share)
-    share = min(1.0, max(0.0, largest.share))
+    share = min(1.0, max(0.0, most), max(0.0, largest.share))
     return Roof(
         unit=largest.unit,
         time_ns=None if duration_ns is None else share * duration_ns,
@@ -179,6 +184,8 @@ def _merged(cause: Cause, parts: Sequence[tuple[Source, Sequence[TimePart]]]) ->
         return MergedPart(cause, 0.0, 0.0, 0.0, tuple(evidence), None, None)
     weight = sum(sure**2 for *_, sure in amounts) or 1.0
     share = sum(share * sure**2 for share, _, sure in amounts) / weight
+    if cause in _WAITED_FOR:
+        share = max(share for share, *_ in amounts)  # counters see the work on units, a trace the waiting: each is a part
     gain = max(gain for _, gain, _ in amounts)
     sure = max(sure for *_, sure in amounts)
     apart = max(share for share, *_ in amounts) - min(share for share, *_ in amounts)
@@ -191,7 +198,13 @@ def _waiting(accounts: Sequence[Account]) -> list[MergedPart]:
     """Return the causes of waiting from the finest source that explains most of it; the others confirm or question it."""
     causes = [cause for cause in Cause if cause not in IDLE and cause not in WASTED]
     sums = {
-        source: sum(part.share or 0.0 for one in accounts if one.source == source for part in one.losses if part.cause in causes)
+        source: sum(
+            part.share or 0.0
+            for one in accounts
+            if one.source == source
+            for part in one.losses
+            if part.cause in causes or part.cause in _WAITED_FOR
+        )
         for source in _FINE
     }
     largest = max(sums.values())

@@ -23,6 +23,8 @@ it is the verdict unless the next loss exceeds it by the factor: a kernel this s
 _MOST_OF_IT = 0.4
 _MOST_UNEXPLAINED = 0.5
 _LEAST_LOSS = 0.1
+_CLEAR_LOSS = 0.4
+"""Share of the time from which a loss is clearly worth its removal."""
 _MOST_CONFIDENCE = 0.97
 _MOST_WITHOUT_LANES = 0.7
 _STATIC_FACTS = 0.6
@@ -81,8 +83,12 @@ def _ranked(losses: Sequence[Loss]) -> list[Loss]:
 
 
 def _of_loss(losses: Sequence[Loss], used: float, unexplained: float) -> float:
-    """Return the confidence in the largest loss: its own, reduced by rivals that are nearly as large."""
+    """Return the confidence in the first loss: its own, reduced by the next loss, unexplained time and a near roof."""
     first = losses[0]
-    rival = max([unexplained, used, *(loss.share for loss in losses[1:])])
-    margin = max(0.0, 1 - rival / first.share)
-    return min(_MOST_CONFIDENCE, first.confidence * (0.55 + 0.45 * min(1.0, 1.5 * margin)) + 0.1 * margin)
+    second = max((loss.share for loss in losses[1:]), default=0.0)
+    margin = min(1.0, 2 * max(0.0, 1 - second / first.share))
+    unknown = min(1.0, unexplained / first.share)
+    near_roof = min(1.0, max(0.0, used - first.share) / _RATHER_NEAR)
+    small = min(1.0, first.share / _CLEAR_LOSS)
+    sure = first.confidence * (0.55 + 0.45 * margin) * (1 - 0.4 * unknown) * (1 - 0.4 * near_roof) * (0.7 + 0.3 * small)
+    return min(_MOST_CONFIDENCE, sure + 0.12 * margin * small * (1 - unknown))
