@@ -137,12 +137,20 @@ def test_passes_of_several_pmc_options_are_not_taken_for_one_run(workplace: Work
     assert "2 runs with different counters are here: times are those of 1_results.db" in profile["notes"]
 
 
-@pytest.mark.parametrize(("start", "command"), [(1300, "./app"), (9000, "./other")], ids=["at the same time", "other command"])
-def test_processes_with_different_counters_stay_one_run(workplace: Workplace, start: int, command: str) -> None:
+def test_processes_at_the_same_time_with_different_counters_are_one_run(workplace: Workplace) -> None:
     counter_pass(workplace.directory / "run/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
-    counter_pass(workplace.directory / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=start, command=command)
+    counter_pass(workplace.directory / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=1300)
 
     assert analysed(workplace, "run")["profile"]["kernels"][0]["calls"] == 2
+
+
+def test_another_command_at_another_time_is_another_run(workplace: Workplace) -> None:
+    counter_pass(workplace.directory / "run/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
+    counter_pass(workplace.directory / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=9000, command="./other")
+
+    profile = analysed(workplace, "run")["profile"]
+
+    assert (profile["kernels"][0]["calls"], profile["counters"]) == (1, [{"SQ_WAVES": 5.0}])
 
 
 def test_tables_without_suffix_and_with_an_unusual_suffix(workplace: Workplace) -> None:
