@@ -12,6 +12,7 @@ from benchmarks.figures import RESULTS, Publisher
 from benchmarks.ledger.development import DEVELOPMENT
 from benchmarks.ledger.diagnosing import EvidenceKind, diagnose_case
 from benchmarks.ledger.report import CASE_COLUMNS, case_data, case_rows, figures, misses
+from benchmarks.ledger.unseen import UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.ledger.cases import Case
     from benchmarks.ledger.diagnosing import DiagnosedCase
 
-SETS: Mapping[str, tuple[Case, ...]] = {"development": DEVELOPMENT}
+SETS: Mapping[str, tuple[Case, ...]] = {"development": DEVELOPMENT, "unseen": UNSEEN}
 
 
 def main(arguments: list[str] | None = None) -> None:

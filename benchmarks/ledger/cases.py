@@ -47,7 +47,8 @@ class Case:
         why: The arithmetic that decides the label, with limits of the MI300X.
         arguments: Returns the kernel arguments: arrays are buffers, numpy scalars are values.
         also: Further correct answers, if the arithmetic cannot separate them from the label; `why` states the reason.
-        corrected: Reason for a label that changed after the first run.
+        corrected: Reason for a label or a kernel that changed after its first run.
+        miss: Reason for a wrong first line, found after the run.
     """
 
     label: str
@@ -59,6 +60,7 @@ class Case:
     arguments: Callable[[], tuple[Array | Written | np.generic, ...]]
     also: tuple[str, ...] = ()
     corrected: str = ""
+    miss: str = ""
 
     @property
     def name(self) -> str:

@@ -69,14 +69,15 @@ def calibration(cases: Sequence[DiagnosedCase], kind: EvidenceKind) -> list[Cali
 
 
 def misses(cases: Sequence[DiagnosedCase]) -> Iterator[str]:
-    """Yield a line for each wrong first line: evidence, expected, found, and the arithmetic behind the label."""
+    """Yield a line for each wrong first line: evidence, what was expected and found, and the reason if it is known."""
     for one in cases:
         for answer in one.answers:
             if not one.is_right(answer):
                 expected = " or ".join(one.case.accepted)
                 then = f", then {answer.second}" if answer.second else ""
                 found = f"found {answer.found} ({answer.confidence:.0%}){then}"
-                yield f"{one.case.name} ({answer.evidence}): expected {expected}, {found}"
+                reason = f": {one.case.miss}" if one.case.miss and answer.evidence == EvidenceKind.ALL else ""
+                yield f"{one.case.name} ({answer.evidence}): expected {expected}, {found}{reason}"
 
 
 def case_data(one: DiagnosedCase) -> dict[str, Any]:
@@ -89,6 +90,7 @@ def case_data(one: DiagnosedCase) -> dict[str, Any]:
         "expected": list(one.case.accepted),
         "why": one.case.why,
         "corrected": one.case.corrected or None,
+        "miss": one.case.miss or None,
         "emulated_us": round(one.duration_us, 2),
         "processor_seconds": round(one.processor_seconds, 1),
         "found": {
