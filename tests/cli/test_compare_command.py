@@ -24,6 +24,8 @@ from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocm_perf_lab.rocprof.recording import DispatchRecord
+
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 PROFILE_WITH = json.dumps(
     {
@@ -90,7 +92,7 @@ def test_a_regression_beyond_the_threshold_exits_with_1_and_is_named(tmp_path: P
 
 def shaped(directory: Path, rows: list[tuple[int, int]], counters: dict[str, float] | None = None) -> Path:
     """A run of copies: eight per (workgroups, mean time in ns)."""
-    run = []
+    run: list[DispatchRecord] = []
     for groups, ns in rows:
         for time in TIMES:
             begin = 100_000 * len(run)
