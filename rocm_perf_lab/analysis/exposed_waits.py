@@ -18,7 +18,6 @@ import numpy as np
 from rocm_perf_lab.analysis.barrier_waits import BarrierWaits, barrier_waits
 from rocm_perf_lab.analysis.intervals import joined, union
 from rocm_perf_lab.analysis.ledger import Cause
-from rocm_perf_lab.analysis.traced_units import NO_UNIT
 from rocm_perf_lab.analysis.wait_charges import divided
 from rocm_perf_lab.rocprof.att.model import Category, Column
 from rocm_perf_lab.toolchain.static_features import instruction_class
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.intervals import Floats, Integral
     from rocm_perf_lab.analysis.simd_time import SimdTimes, WaveTimes
-    from rocm_perf_lab.analysis.traced_units import UnitTable
     from rocm_perf_lab.analysis.wait_charges import WaveWaits
     from rocm_perf_lab.rocprof.att.model import InstructionRow, Integers
 
@@ -310,21 +308,18 @@ class _WaveWalk:
         book.add(cause[:1], one.rows[:1], np.array([late]))
 
 
-def beside_clocks(times: SimdTimes, table: UnitTable, binding: int) -> Floats:
+def beside_clocks(times: SimdTimes, row_numbers: int) -> Floats:
     """Return the time in which a SIMD issues instructions while its binding unit is idle, by row number, in clocks.
 
     Args:
         times: Times of all SIMDs.
-        table: Units by row number.
-        binding: Index of the binding unit in UNITS, or NO_UNIT.
+        row_numbers: Number of row numbers.
     """
-    clocks = np.zeros(len(table.unit))
+    clocks = np.zeros(row_numbers)
     for simd in times.simds:
-        own = np.zeros(len(table.unit))
+        own = np.zeros(row_numbers)
         for one in simd.waves:
             spent = simd.unbound.at(one.done) - simd.unbound.at(one.issued)
-            if binding != NO_UNIT:
-                spent[table.unit[one.rows] == binding] = 0.0
             own += np.bincount(one.rows, weights=spent, minlength=len(own))
         total = own.sum()
         if total > 0:

@@ -16,7 +16,7 @@ from rocm_perf_lab.analysis.exposed_waits import CAUSES, UNEXPLAINED, beside_clo
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.analysis.simd_time import simd_times, wave_times
 from rocm_perf_lab.analysis.slow_accesses import SlowAccesses, lds_excess
-from rocm_perf_lab.analysis.traced_units import NO_UNIT, UNITS, unit_table
+from rocm_perf_lab.analysis.traced_units import UNITS, unit_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,8 +131,7 @@ def trace_budget(
     slow = SlowAccesses(exposed, times, lds, vector, lds_pace, vector_pace, in_flight)
     excess = lds_excess(waves, waits, lds, causes.wait)
     slow.tell_waits_apart(excess)
-    binding = UNITS.index(times.binding) if times.binding else NO_UNIT
-    beside = beside_clocks(times, table, binding)
+    beside = beside_clocks(times, waited.row_numbers)
     exposed.clocks[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside
     exposed.gain[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside.sum()
     slow.charge_full_units()

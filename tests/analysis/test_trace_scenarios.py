@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
+from rocm_perf_lab.analysis.trace_account import trace_account
 from tests.analysis.test_trace_budget import budget_of, checked, lost, of_cause
 from tests.builders.simd_traces import Step, Traced
 
@@ -213,8 +217,6 @@ def test_traces_of_generations_whose_durations_include_execution() -> None:
 
 
 def test_loops_separate_prologue_and_epilogue() -> None:
-    from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-
     code = [S_LOAD, S_WAIT, FMA, BACK, STORE, END]
     steps: list[Step] = [(1, 0, 0, 4), (2, 0, 596, 596), *[(3, 0, 0, 4), (4, 0, 0, 4)] * 40, (5, 0, 0, 4), (6, 0, 76, 76)]
     result = analyse(Traced(code).wave(steps).trace())
@@ -223,3 +225,39 @@ def test_loops_separate_prologue_and_epilogue() -> None:
     # 600 clocks before the loop of 40 turns of 8 clocks, 80 behind it.
     assert result.phases is not None
     assert (result.phases.prologue, result.phases.loops, result.phases.epilogue) == (0.6, 0.32, 0.08)
+
+
+CODE = [S_LOAD, S_WAIT, LOAD, V_WAIT, FMA, SALU, MFMA, READ, DS_READ, SPILL, ATOMIC, STORE, BARRIER, SLEEP, DEPCTR, BACK, END]
+STEPS = st.lists(
+    st.tuples(st.integers(1, len(CODE)), st.integers(0, 30), st.integers(0, 200), st.integers(0, 60)).map(
+        lambda step: (step[0], 4 * step[1], 4 * step[2], 4 * (step[2] + step[3]))
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(STEPS, st.integers(0, 1), st.integers(0, 500), st.integers(0, 80)), min_size=1, max_size=6),
+    st.sampled_from([9, 10, 11, 12]),
+    st.booleans(),
+)
+def test_the_parts_of_any_trace_add_up(waves: list[tuple[list[Step], int, int, int]], gfxip: int, is_partial: bool) -> None:
+    traced = Traced(CODE)
+    for number, (steps, simd, begin, tail) in enumerate(waves):
+        traced.wave(steps, simd=simd, slot=number, begin=begin, tail=tail)
+    trace = traced.trace(gfxip=gfxip, is_partial=is_partial)
+    result = analyse(trace)
+    if not isinstance(result, ThreadTrace) or result.budget is None:
+        return
+
+    budget = checked(result.budget)
+    assert budget.unexplained >= -1e-9
+    for one in budget.lost:
+        assert 0 < one.share <= one.gain + 1e-9
+        assert one.gain <= 1
+        assert sum(where.share for where in one.places) <= one.share + 1e-9
+    assert all(0 <= share <= 1 for share in budget.use.values())
+    account = trace_account(result)
+    assert sum(part.share or 0.0 for part in account.losses) <= 1 + 1e-9
