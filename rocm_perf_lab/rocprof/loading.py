@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.rocprof.csv_files import csv_content, is_of_workload, prefix_of
 from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.discovery import DiscoveryError, Recording, discover
+from rocm_perf_lab.rocprof.discovery import DiscoveryError, Recording, Unused, discover
 from rocm_perf_lab.rocprof.finding import begins_as_sqlite
 from rocm_perf_lab.rocprof.grouping import LoadedRun as LoadedRun
 from rocm_perf_lab.rocprof.grouping import group_runs, merge_ranks
@@ -20,7 +21,7 @@ from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.workloads import read_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.rocprof.trace import Trace
@@ -61,13 +62,19 @@ def load_recording(paths: Sequence[Path]) -> LoadedRecording:
 
 
 def load(files: Recording) -> LoadedRecording:
-    """Return the content of the discovered files.
+    """Return the content of the discovered files. Damaged files become notes if others can be read.
 
     Raises:
-        LabError: A file is damaged.
+        LabError: All files are damaged.
     """
     reader = _Reader(files)
     runs = reader.runs()
+    if reader.refused and not runs and not files.thread_traces and not files.pc_samples:
+        raise next(iter(reader.refused.values()))
+    damaged = tuple(Unused(path, error.what) for path, error in reader.refused.items())
+    files = replace(
+        files, unused=(*files.unused, *damaged), found=tuple(one for one in files.found if one[1] not in reader.refused)
+    )
     unused = [f"{one.path.name} is not used: {one.reason}" for one in files.unused]
     return LoadedRecording(
         files=files,
@@ -120,14 +127,12 @@ class _Reader:
     def __init__(self, files: Recording) -> None:
         self._files = files
         self.notes: list[str] = []
+        self.refused: dict[Path, LabError] = {}
+        """Damaged files and the reasons."""
 
     def runs(self) -> tuple[LoadedRun, ...]:
-        """Return all runs.
-
-        Raises:
-            LabError: A file is damaged.
-        """
-        traces = [with_native_counters(read_database(path)) for path in self._files.databases]
+        """Return all runs of readable files."""
+        traces = [trace for path in self._files.databases for trace in self._tried(_of_database, path)]
         read = [trace for trace in traces if len(trace.dispatches)]
         from_json = self._json([path for path in self._files.json_results if not _is_another_form(path, read)])
         read += [trace for trace in from_json if len(trace.dispatches)]
@@ -146,7 +151,15 @@ class _Reader:
             return []
         from rocm_perf_lab.rocprof.json_reader import read_results
 
-        return [trace for path in paths for trace in read_results(path)]
+        return [trace for path in paths for trace in self._tried(read_results, path)]
+
+    def _tried(self, read: Callable[[Path], Iterable[Trace]], path: Path) -> Iterable[Trace]:
+        """Return the traces of a file; none if it is damaged, which is recorded."""
+        try:
+            return read(path)
+        except LabError as error:
+            self.refused[path] = error
+            return ()
 
     def _tables(self, paths: Sequence[Path]) -> tuple[list[Trace], list[tuple[Path, LoadedRun]]]:
         """Return the traces of processes, and the runs of workload directories."""
@@ -158,11 +171,17 @@ class _Reader:
         for directory, tables in by_directory.items():
             in_workload = _tables_of_workload(directory, tables)
             if in_workload:
-                timing, passes = read_workload(in_workload)
-                workloads.append((directory.resolve(), LoadedRun(timing, passes)))
+                try:
+                    timing, passes = read_workload(in_workload)
+                    workloads.append((directory.resolve(), LoadedRun(timing, passes)))
+                except LabError as error:
+                    self.refused |= dict.fromkeys(in_workload, error)
             others = [path for path in tables if path not in in_workload]
             if any(_has_dispatches(path) for path in others):
-                traces += read_csv_processes(others)
+                try:
+                    traces += read_csv_processes(others)
+                except LabError as error:
+                    self.refused |= dict.fromkeys(others, error)
             else:
                 self.notes += [f"{path.name} is not used: no dispatches belong to it" for path in others]
         return traces, workloads
@@ -178,6 +197,10 @@ class _Reader:
             else:
                 self.notes.append(f"{trace.path.name} has the same dispatches as {other.path.name} and is not used")
         return kept
+
+
+def _of_database(path: Path) -> list[Trace]:
+    return [with_native_counters(read_database(path))]
 
 
 def _identity(trace: Trace) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ from rocm_perf_lab.rocprof.att.code import read_code
 from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 from rocm_perf_lab.rocprof.pc_samples import SamplingMethod
 from rocm_perf_lab.rocprof.pc_samples_code import saved_code_objects, with_code
-from rocm_perf_lab.rocprof.pc_samples_reader import has_pc_samples, read_pc_samples
+from rocm_perf_lab.rocprof.pc_samples_loading import sampled_files
+from rocm_perf_lab.rocprof.pc_samples_reader import read_pc_samples
 from rocm_perf_lab.toolchain.demangle import base_name, demangle
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ class DetailedEvidence:
     """Thread traces and PC samples of a recording, which are read on demand."""
 
     recording: LoadedRecording
+    refused: dict[Path, LabError] = field(default_factory=dict)
+    """Files and directories that could not be read, as far as they were tried."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Reasons why files were not read."""
+        return tuple(f"{path.name} is not used: {error.what}" for path, error in self.refused.items())
 
     @cached_property
     def traced(self) -> tuple[TracedCode, ...]:
@@ -46,14 +54,19 @@ class DetailedEvidence:
         for directory in self.recording.thread_traces:
             try:
                 found += _traced(directory, read_code(directory / "code.json"))
-            except LabError:
-                continue
+            except LabError as error:
+                self.refused[directory] = error
         return tuple(sorted(found, key=lambda one: (-one.cycles, one.mangled_name)))
 
     @cached_property
     def sampling(self) -> PcSampling | None:
-        """PC samples; of several sets the stochastic ones, and of these the largest set."""
-        sets = [sampling for path in self._sampled_files() for sampling in read_pc_samples(path)]
+        """PC samples; of several sets the stochastic ones, and of these the largest set. Unreadable files are omitted."""
+        sets: list[PcSampling] = []
+        for path in sampled_files(self.recording.files):
+            try:
+                sets += read_pc_samples(path)
+            except LabError as error:
+                self.refused[path] = error
         if not sets:
             return None
         best = max(sets, key=lambda sampling: (sampling.method is SamplingMethod.STOCHASTIC, sampling.samples))
@@ -68,14 +81,6 @@ class DetailedEvidence:
             return read_kernel_trace(list(dict.fromkeys(directories)), symbol)
         except LabError as error:
             return error.what
-
-    def _sampled_files(self) -> list[Path]:
-        files = self.recording.files
-        results = [path for path in (*files.json_results, *files.databases) if has_pc_samples(path)]
-        # CSV next to JSON or a database repeats their samples without addresses or reasons.
-        views = [path for path in (*files.pc_samples, *files.thread_traces) if path.is_dir() and has_pc_samples(path)]
-        tables = [path for path in files.pc_samples if not path.is_dir()]
-        return [*results, *views, *(() if results else tables)]
 
 
 def is_called(traced: TracedCode, symbol: str) -> bool:

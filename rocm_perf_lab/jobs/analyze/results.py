@@ -148,7 +148,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
     )
     reason = found.diagnosis.thread_trace
     untraced = [f"no thread trace: {reason.reason}"] if isinstance(reason, Unavailable) and att != NO_THREAD_TRACE else []
-    notes = (*chosen.notes, *untraced, *_several_runs(recording, trace), *recording.notes, *found.profile.notes)
+    notes = (*chosen.notes, *untraced, *_several_runs(recording, trace), *recording.notes, *evidence.notes, *found.profile.notes)
     return RecordingAnalysis(recording.files, found.overview, found, None, samples, tuple(dict.fromkeys(notes)))
 
 
@@ -160,6 +160,8 @@ def _without_dispatches(request: AnalyzeRequest, evidence: DetailedEvidence, dir
     detail = analyze_detail(evidence, request.kernel)
     run = next((run for run in recording.runs if len(run.trace.memory_copies)), None)
     if detail is None and run is None:
+        if evidence.refused:
+            raise next(iter(evidence.refused.values()))
         raise LabError(
             "no kernel was dispatched",
             where=", ".join(str(path) for path in request.paths),
@@ -168,7 +170,7 @@ def _without_dispatches(request: AnalyzeRequest, evidence: DetailedEvidence, dir
     forget_results(directory, passes=False)
     overview = overview_of_copies(run.trace) if run else None
     notes = ("no kernel was dispatched", *run.trace.notes) if run else ()
-    notes = tuple(dict.fromkeys((*notes, *recording.notes, *(detail.notes if detail else ()))))
+    notes = tuple(dict.fromkeys((*notes, *recording.notes, *evidence.notes, *(detail.notes if detail else ()))))
     return RecordingAnalysis(recording.files, overview, None, detail, evidence.sampling, notes)
 
 
