@@ -189,7 +189,7 @@ def _merged(cause: Cause, parts: Sequence[tuple[Source, Sequence[TimePart]]]) ->
     gain = max(gain for _, gain, _ in amounts)
     sure = max(sure for *_, sure in amounts)
     apart = max(share for share, *_ in amounts) - min(share for share, *_ in amounts)
-    sure *= 1.0 if apart <= _DISAGREEMENT else max(0.5, 1 - apart)
+    sure *= 1.0 if apart <= _DISAGREEMENT or cause in _WAITED_FOR else max(0.5, 1 - apart)
     unique = tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE]
     return MergedPart(cause, share, max(gain, share), sure, unique, largest.suggestion, largest.location)
 

@@ -74,12 +74,13 @@ def wave_states(counted: CountedEvents, target: Target) -> WaveStates | None:
     missed = min(max(0.0, rest - drain), _missed_instructions(counted, target))
     queued = counted.together("SQ_WAVE_CYCLES", "SQ_WAIT_INST_LDS")
     lds_issue = min(issue - fetch, queued[1] / queued[0]) if queued and queued[0] else 0.0
-    factor = waiting / whole if whole > waiting or not has_levels else 1.0
+    factor = waiting / whole if whole and (whole > waiting or not has_levels) else 1.0
+    has_memory = counted.events("SQ_INSTS_VMEM") != 0
     return WaveStates(
-        memory=memory * factor if whole else waiting,
+        memory=memory * factor if whole else waiting if has_memory else 0.0,
         lds=lds * factor,
         scalar=scalar * factor,
-        barrier=max(0.0, waiting - whole * factor) if whole else 0.0,
+        barrier=max(0.0, waiting - whole * factor) if whole or not has_memory else 0.0,
         issue=max(0.0, issue - fetch - lds_issue),
         lds_issue=lds_issue,
         fetch=fetch + missed,
