@@ -7,6 +7,7 @@ machine. A page quotes stored results in a block. `python -m benchmarks.figures 
     <!-- figures: emulator -->                      all rows of a result
     <!-- figures: slice/version, overhead/wall -->  chosen rows of several results
     <!-- /figures -->                               end of a block
+    <!-- example: analyze tests/data/... -->        the text block below is the output of `rocm-perf` with these arguments
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,12 @@ BUSY_LOAD_PER_CORE = 0.5
 _BLOCK = re.compile(
     r"(?P<open><!-- figures: (?P<references>[^>]+?) -->\n)(?P<content>.*?)(?P<close><!-- /figures -->)", re.DOTALL
 )
+
+_EXAMPLE = re.compile(
+    r"(?P<open><!-- example: (?P<arguments>[^>]+?) -->\n```text\n)(?P<content>.*?)(?P<close>^```)", re.DOTALL | re.MULTILINE
+)
+_LOCATION = "files "
+"""Start of the line that names the directory of the documents, which differs from run to run."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +155,14 @@ class Publisher:
 
 
 def refreshed(page: Path) -> str:
-    """Return the text of a page with every block of figures rewritten from the stored results.
+    """Return the text of a page with figures rewritten from the stored results, and examples from their commands.
 
     Raises:
         FileNotFoundError: A block names a result that is not stored.
         KeyError: A block names a row that the result does not have.
     """
-    return _BLOCK.sub(lambda match: match["open"] + _rendered(match["references"], page) + match["close"], page.read_text())
+    text = _BLOCK.sub(lambda match: match["open"] + _rendered(match["references"], page) + match["close"], page.read_text())
+    return _EXAMPLE.sub(lambda match: match["open"] + _output(match["arguments"]) + match["close"], text)
 
 
 def without_blocks(text: str) -> str:
@@ -173,6 +182,16 @@ def _rendered(references: str, page: Path) -> str:
         cells = result.rows[key]
         rows.append((cells[0], cells[1], f"{_linked(stored, page)}{', busy machine' if result.busy else ''}"))
     return _table(("figure", "value", "source"), rows)
+
+
+def _output(arguments: str) -> str:
+    """Return the output of `rocm-perf` at 80 columns."""
+    with tempfile.TemporaryDirectory() as directory:
+        program = "import sys; from rocm_perf_lab.cli import main; sys.exit(main())"
+        command = [sys.executable, "-c", program, *shlex.split(arguments), "--output", directory]
+        environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+        run = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines() if not line.startswith(_LOCATION))
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

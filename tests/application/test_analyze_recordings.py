@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import re
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -295,17 +294,6 @@ def test_a_run_without_dispatches_shows_its_copies(workplace: Workplace, tmp_pat
     assert found["application"]["idle_share"] == pytest.approx(0.4)
     assert found["kernel"] is None
     assert "no kernel was dispatched" in found["notes"]
-
-
-def test_the_example_in_the_documentation_is_the_output(tmp_path: Path) -> None:
-    page = (RECORDED.parents[2] / "docs" / "ANALYSIS.md").read_text()
-    command, shown = re.search(r"<!-- example: (.*?) -->\n```text\n(.*?)```", page, flags=re.DOTALL).groups()  # type: ignore[union-attr]
-    path = RECORDED.parents[2] / command.removeprefix("analyze ")
-
-    lines = screen(path, "--output", tmp_path / "out")
-
-    printed = "\n".join(line.rstrip() for line in lines if not line.startswith("files"))
-    assert shown.rstrip() == printed
 
 
 def test_the_schemas_of_the_documentation_are_those_of_this_version(tmp_path: Path) -> None:
