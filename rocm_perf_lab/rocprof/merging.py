@@ -56,8 +56,10 @@ def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDA
 
 
 def _taken(column: NDArray[Any], order: Integers) -> NDArray[Any]:
-    """Return the rows of a column in an order; those of a constant column, such as the agent of most runs, are in any order."""
-    return column if len(column) and (column == column[0]).all() else np.take(column, order, axis=0)
+    """Return the rows of a column in an order. A constant column, such as the agent of most runs, takes the memory of one row."""
+    if len(column) and (column == column[0]).all():
+        return np.broadcast_to(column[0].copy(), column.shape)
+    return np.take(column, order, axis=0)
 
 
 def merge(traces: Sequence[Trace]) -> Trace:

@@ -67,8 +67,9 @@ def test_json_and_database_of_one_run_agree(
 
     (trace,) = read_results(write_json(tmp_path / "1_results.json", process_of(RUN), indent=indent))
 
-    for name, column in vars(database.dispatches).items():
-        assert getattr(trace.dispatches, name).tolist() == column.tolist(), name
+    for name, column in database.dispatches.columns().items():
+        # Without API calls the correlation ids of a database are not read.
+        assert name == "correlation" or getattr(trace.dispatches, name).tolist() == column.tolist(), name
     assert trace.kernels == database.kernels
     assert [trace.counters_of(i) for i in range(3)] == [{"SQ_WAVES": 4.0, "TCC_HIT_max": 9.0}, {}, {"SQ_WAVES": 8.0}]
     assert [trace.counters_of(i) for i in range(3)] == [database.counters_of(i) for i in range(3)]
