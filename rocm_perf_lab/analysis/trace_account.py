@@ -308,6 +308,8 @@ def _notes(trace: ThreadTrace, budget: TraceBudget) -> tuple[str, ...]:
             f"{trace.phases.prologue:.0%} of a wavefront's time is before its first loop, {trace.phases.loops:.0%} in loops,"
             f" {trace.phases.epilogue:.0%} behind them"
         )
+    if budget.damaged_waves:
+        notes.append(f"{budget.damaged_waves} wavefronts have times that contradict each other and do not count")
     if not budget.knows_matrix_rates:
         notes.append("the rates of the matrix instructions are unknown: their issue time counts as busy")
     return tuple(notes)

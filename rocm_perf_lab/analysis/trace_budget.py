@@ -17,6 +17,7 @@ from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.analysis.simd_time import simd_times, wave_times
 from rocm_perf_lab.analysis.slow_accesses import SlowAccesses, lds_excess
 from rocm_perf_lab.analysis.traced_units import UNITS, unit_table
+from rocm_perf_lab.rocprof.att.model import Column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.traced_units import UnitTable
     from rocm_perf_lab.analysis.wait_charges import Waited
     from rocm_perf_lab.arch.model import Architecture
-    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Wave
 
 _PLACES = 5
 """Largest locations of a cause that are kept."""
+_LATEST = 1 << 48
+"""Clocks beyond which a time is damaged: a day and a half."""
+_OVERHANG = 1 << 20
+"""By which an instruction may end after its wavefront."""
 _LAUNCH_CLOCKS = 400
 """From the end of a wavefront to the start of the next one on an empty SIMD, at most: 56 to 304 clocks between workgroups in
 MI300X thread traces. A longer gap is a slot that other wavefronts of its workgroup still hold."""
@@ -97,6 +102,8 @@ class TraceBudget:
     """Mean clocks from the first to the last wavefront at a barrier."""
     requested_bytes_per_clock: float
     """By vector memory accesses of full wavefronts, per compute unit."""
+    damaged_waves: int
+    """Wavefronts whose times contradict each other; they do not count."""
     knows_matrix_rates: bool
     """False if the busy time of a matrix instruction is its issue time, for lack of the architecture."""
 
@@ -114,7 +121,7 @@ def trace_budget(
     """
     table = unit_table(rows, waited.row_numbers, architecture)
     causes = cause_table(rows, waited.row_numbers)
-    picked = [number for number, wave in enumerate(trace.waves) if len(wave.instructions)]
+    picked = [number for number, wave in enumerate(trace.waves) if _is_sound(wave)]
     if not picked:
         return None
     gfxip = trace.provenance.gfxip
@@ -148,7 +155,7 @@ def trace_budget(
         co_issue=times.co_issue,
         exposed=sum(simd.exposed for simd in times.simds) / times.span,
         lost=_lost(exposed, rows, times.span, empty),
-        unexplained=float(exposed.clocks[UNEXPLAINED].sum()) / times.span,
+        unexplained=max(0.0, float(exposed.clocks[UNEXPLAINED].sum())) / times.span,
         vector_pace=vector_pace,
         in_flight=in_flight,
         lds_pace=lds_pace,
@@ -156,8 +163,20 @@ def trace_budget(
         barriers=exposed.barriers.episodes,
         barrier_late_clocks=exposed.barriers.late_clocks,
         requested_bytes_per_clock=_requested(vector),
+        damaged_waves=sum(len(wave.instructions) > 0 for wave in trace.waves) - len(picked),
         knows_matrix_rates=not _unknown_rates(waves, table),
     )
+
+
+def _is_sound(wave: Wave) -> bool:
+    """Return whether a wavefront has instructions, in order of time and none of negative length; damaged ones do not count."""
+    one = wave.instructions
+    if not len(one) or wave.end < wave.begin or max(abs(wave.begin), abs(wave.end)) > _LATEST:
+        return False
+    ends = one[:, Column.TIME].astype(np.int64) + one[:, Column.DURATION]
+    in_order = (one[1:, Column.TIME] >= one[:-1, Column.TIME]).all()
+    lasting = (one[:, Column.STALL] >= 0).all() and (one[:, Column.DURATION] >= one[:, Column.STALL]).all()
+    return bool(in_order and lasting and one[0, Column.TIME] >= wave.begin and ends.max() <= wave.end + _OVERHANG)
 
 
 def _simds(times: SimdTimes) -> tuple[SimdUse, ...]:

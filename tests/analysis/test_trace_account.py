@@ -196,3 +196,13 @@ def test_a_trace_without_timelines_asks_for_wavefronts() -> None:
 
     assert (account.losses, account.units) == ((), ())
     assert "choose another --att-target-cu" in account.missing[0]
+
+
+def test_wavefronts_with_contradicting_times_do_not_count() -> None:
+    trace = Traced([LOAD, WAIT, FMA]).wave(LOADING).wave(LOADING, slot=1).trace()
+    damaged = replace(trace, waves=(trace.waves[0], replace(trace.waves[1], end=-5)))
+
+    account = account_of(damaged)
+
+    assert part(account, Cause.MEMORY_LATENCY).share == pytest.approx(792 / 800)
+    assert "1 wavefronts have times that contradict each other and do not count" in account.notes
