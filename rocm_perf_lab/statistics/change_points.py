@@ -32,14 +32,14 @@ MIN_CHANGE = 0.02
 """Smaller changes are not reported."""
 _USUAL_NOISE = 0.015
 _LEAST_NOISE = 0.003
-_WEIGHT_OF_USUAL_NOISE = 3.0
+_WEIGHT_OF_USUAL_NOISE = 2.0
 """Degrees of freedom of the noise that is common to all kernels."""
 _MIN_RUNS_FOR_NOISE = 4
 _MIN_KERNELS_FOR_NOISE = 3
 _MIN_RUNS_FOR_CORRELATION = 6
 _MIN_TOTAL_RUNS_FOR_CORRELATION = 20
 _STRONGEST_CORRELATION = 0.9
-_USUAL_QUANTILE = 0.75
+_USUAL_QUANTILE = 0.6
 _FREEDOM_PER_RUN = 5.0
 """Largest degrees of freedom of a test per run of the shorter segment: single runs are slow for many reasons, so the tails of the
 noise are heavier than normal, and those of a mean over several runs less so."""
@@ -172,17 +172,22 @@ class _Segments:
     def _p_value(self, index: int) -> float:
         bounds = [0, *self._starts, len(self._values)]
         before, start, after = bounds[index : index + 3]
-        return self._p_of(self._step(index), start - before, after - start)
+        is_last = start == len(self._values) - 1
+        return self._p_of(self._step(index), start - before, after - start, is_last=is_last)
 
-    def _p_of(self, step: float, before: int, after: int) -> float:
+    def _p_of(self, step: float, before: int, after: int, *, is_last: bool = False) -> float:
         from scipy.stats import t
 
         variance, freedom = self._variance()
         inflation = self._common.inflation
         error = math.sqrt(variance * (min(inflation, before) / before + min(inflation, after) / after))
-        positions = len(self._values) - 1
         freedom = min(freedom, _FREEDOM_PER_RUN * min(before, after))
-        return min(1.0, 2 * float(t.sf(abs(step) / error, freedom)) * positions * self._common.kernels)
+        return min(1.0, 2 * float(t.sf(abs(step) / error, freedom)) * self._positions(is_last) * self._common.kernels)
+
+    def _positions(self, is_last: bool) -> int:
+        """Return the factor of a p-value for the possible positions: half of the error probability is for the last run."""
+        others = len(self._values) - 2
+        return 1 if others < 1 else 2 if is_last else 2 * others
 
     def _variance(self) -> tuple[float, float]:
         """Return the variance from run to run and its degrees of freedom."""
@@ -214,7 +219,7 @@ def _noise_of(values: Floats) -> float:
 
 
 def _usual_noise(logs: Sequence[Floats]) -> float:
-    """Return the noise from run to run that three quarters of the kernels do not exceed."""
+    """Return the noise from run to run that most kernels do not exceed."""
     own = [_noise_of(values) for values in logs if len(values) >= _MIN_RUNS_FOR_NOISE]
     if len(own) < _MIN_KERNELS_FOR_NOISE:
         return _USUAL_NOISE
