@@ -127,15 +127,14 @@ def _table(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
     lines = [Text(_row(title, unit.name, "share", "gain at most", "confidence"), style="bold")]
     if ledger.roof is not None:
         roof, least = ledger.roof, AT_LEAST if ledger.roof.lower_bound else ""
-        time = unit.text(roof.time_ns)
-        amount = time if time == UNKNOWN else least + time
+        amount = UNKNOWN if roof.time_ns is None else least + unit.text(roof.time_ns)
         lines.append(Text(_row(f"{roof.name} roof", amount, f"{least}{roof.utilisation:.1%}")))
     shown = ledger.losses if verbose else [loss for loss in ledger.losses if loss.share >= _WORTH_A_LINE][:_LOSSES]
     for loss in shown:
         lines += _loss(loss, unit, width, verbose)
     if rest := ledger.losses[len(shown) :]:
-        amount = None if ledger.measured_ns is None else sum(loss.amount_ns or 0.0 for loss in rest)
-        lines.append(Text(_row(f"{len(rest)} smaller", unit.text(amount), f"{sum(loss.share for loss in rest):.1%}")))
+        small_ns = None if ledger.measured_ns is None else sum(loss.amount_ns or 0.0 for loss in rest)
+        lines.append(Text(_row(f"{len(rest)} smaller", unit.text(small_ns), f"{sum(loss.share for loss in rest):.1%}")))
     if ledger.unexplained >= _WORTH_A_LINE / 10 or verbose:
         lines.append(Text(_row("unexplained", unit.text(ledger.unexplained_ns), f"{ledger.unexplained:.1%}")))
     return lines
