@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 _BUDGET_FACTOR = 50
 """Wave instructions that a rewrite may execute, relative to the unmodified kernel."""
-_MIN_BUDGET = 2_000_000
+_MIN_BUDGET = 16_000_000
+"""The same for short trials: a rewrite with one workgroup per row needs many for many rows of one element."""
 _FIRST_POISON, _SECOND_POISON = 1, 2
 _QUANTUM = 2.0**6
 _LARGEST_EXACT = 2.0**24

@@ -94,9 +94,10 @@ class _RecordedShape:
     budget: int
 
     def is_reducing(self, name: str) -> bool:
-        """Return whether an output is smaller than the largest input, so that its elements may be sums of many terms."""
-        sizes = [prod(b.shape) for b in self.launch.buffers.values() if b.argument.access != "out"]
-        return prod(self.launch.buffers[name].shape) < max(sizes, default=0)
+        """Return whether an input has an axis that an output lacks, so that the elements of the output may be sums over it."""
+        output = {str(axis) for axis in self.launch.buffers[name].argument.shape}
+        inputs = [b.argument for b in self.launch.buffers.values() if b.argument.access != "out"]
+        return any(str(axis) not in output for argument in inputs for axis in argument.shape)
 
 
 @dataclass

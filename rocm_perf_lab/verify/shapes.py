@@ -207,9 +207,9 @@ class ShapePlan:
             others: Further integers, which only occur as factors in products with those.
             powers: Also draw sizes next to powers of two.
         """
-        known = sorted(set(constants))
+        known, others = sorted(set(constants)), set(others)
         factors = sorted({*known, *others})
-        highest = max(self._highest(), _HIGHEST_PRODUCT)
+        highest = max(self._highest(), _HIGHEST_PRODUCT) if others else self._highest()
         products = sorted({a * b for a in known for b in factors if RESIDUES < a * b <= highest} - set(known))
         chosen = [*known, *products][:_MOST_CONSTANTS]
         columns = {name: self._next_to(name, rule, chosen, powers) for name, rule in self._sizes.rules.items()}
@@ -254,11 +254,10 @@ class ShapePlan:
                     break
 
     def repeating(self, times: int) -> Iterator[Shape]:
-        """Return one shape per size in which each workgroup of a grid of fixed size processes `times` elements and more."""
-        for name, rule in self._sizes.rules.items():
-            others = {n: r.nearest(r.unit) for n, r in self._sizes.rules.items() if n != name}
-            count = workgroups(self._description, self._sizes.params(self._given, {**others, name: rule.nearest(1)}))
-            shape = self._shape({**others, name: rule.nearest(times * count)}, "long")
+        """Return a shape, if there is one size, in which each workgroup of a fixed grid processes `times` elements and more."""
+        for name, rule in self._sizes.rules.items() if len(self._sizes.rules) == 1 else ():
+            count = workgroups(self._description, self._sizes.params(self._given, {name: rule.nearest(1)}))
+            shape = self._shape({name: rule.nearest(times * count)}, "long")
             is_fixed = workgroups(self._description, shape.params) == count
             if is_fixed and elements(self._description, shape.params) <= _LARGE_ELEMENTS:
                 yield shape

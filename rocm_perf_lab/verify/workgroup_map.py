@@ -42,7 +42,10 @@ class WorkgroupMap:
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         if strides is None or start is None or element < start[0]:
             return False
-        workgroup, rest = self._inverse(element - start[0], strides)
+        distance, (stride, _, size) = element - start[0], strides[0]
+        if start[1] - start[0] >= stride and distance // stride < size:
+            return False  # another workgroup may write the element besides its first ones
+        workgroup, rest = self._inverse(distance, strides)
         return self.session.changed(0, buffer, start[0] + rest) and self._is_linear(buffer, start[0], strides, workgroup)
 
     def _axes(self) -> list[tuple[int, int]]:
