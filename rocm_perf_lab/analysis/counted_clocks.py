@@ -25,7 +25,7 @@ _MOST_LAUNCHES = 4.0
 
 @dataclass(frozen=True)
 class CounterClock:
-    """Clocks with wavefronts in flight, of one XCD, and the share of the measured time that they take.
+    """Clocks with wavefronts in flight, of one XCD, and their share of the measured time.
 
     `clocks` is None if no counter states it. `doubt` names a contradiction between clocks and time; rates per measured time
     are then unreliable.

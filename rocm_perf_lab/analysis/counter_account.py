@@ -117,7 +117,7 @@ def _idle(kernel: CountedKernel, shape: LaunchShape, duration_ns: float | None) 
 
 
 def _wasted(pressures: Sequence[Pressure], launching: float, binding: float, shape: LaunchShape) -> Iterator[TimePart]:
-    """Yield what wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
+    """Yield the time that wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
 
     Only the most loaded unit bounds the time: waste on others is hidden behind it. Waste on a unit that is far from its limit
     (`binding`, 0 to 1) is partly hidden behind waiting. Removing the waste can still gain all of it if nothing overlaps, which is
@@ -131,12 +131,12 @@ def _wasted(pressures: Sequence[Pressure], launching: float, binding: float, sha
         bounding = binding * max(0.0, one.busy - max(floor[id(one)], launching))
         whole = sum(waste.share for waste in one.waste)
         for waste in one.waste:
-            share = bounding * waste.share / whole
+            share = bounding * waste.share / whole if whole else 0.0
             if waste.share >= _LEAST_SHARE:
                 yield _part(waste.cause, share, waste.confidence, f"{waste.text}; {one.text}", waste.share)
     above = max(0.0, launching - max([roof, *(one.busy for one in queue)]))
     if above >= _LEAST_SHARE:
-        text = f"{shape.workgroups:,} short workgroups: starting them takes {launching:.0%} of the time"
+        text = f"{shape.workgroups:,} short workgroups: the launcher is busy {launching:.0%} of the time"
         yield _part(Cause.LAUNCH_OVERHEAD, above, 0.6, text)
 
 
@@ -190,10 +190,10 @@ def _wait_text(cause: Cause, share: float, states: WaveStates) -> str:
         Cause.STORE_DRAIN: ("", "have ended except for stores in flight"),
         Cause.DEPENDENCY: ("", "issue or execute instructions one after the other"),
     }
-    counter, what = counters.get(cause, ("", "are ready, but the vector memory pipe accepts no instruction"))
+    counter, state = counters.get(cause, ("", "are ready, but the vector memory pipe accepts no instruction"))
     latency = states.latencies.get(counter)
     mean = f" (mean latency {latency:,.0f} clocks)" if latency is not None else ""
-    return f"wavefronts {what} for {share:.0%} of their life{mean}"
+    return f"wavefronts {state} for {share:.0%} of their life{mean}"
 
 
 def _issue_cause(kernel: CountedKernel) -> Cause | None:

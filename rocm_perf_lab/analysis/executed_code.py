@@ -1,8 +1,8 @@
 """Instructions of a kernel with the number of their executions: widths of memory accesses, scratch accesses, unneeded work.
 
 Work is unneeded for the results if it only computes addresses and loop conditions. An instruction is useful if its result
-reaches stored data, atomics, LDS data or a matrix instruction through registers. The backward search takes the nearest
-definitions in the order of the code, and those that a loop brings back.
+reaches stored data, atomics, LDS data or a matrix instruction through registers. The backward search follows the
+nearest definitions in the order of the code, and those that a loop brings back.
 """
 
 from __future__ import annotations

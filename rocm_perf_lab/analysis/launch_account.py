@@ -1,7 +1,7 @@
 """Account of the launch geometry: compute units without work, the tail of the last workgroups, and wavefronts per SIMD.
 
-The geometry states how much of the GPU a launch can use. It does not know how long workgroups take, so that its shares assume
-equal ones; counters and thread traces correct them.
+The geometry states how much of the GPU a launch can use. The duration of single workgroups is unknown, so that its shares
+assume equal ones; counters and thread traces correct them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LaunchShape:
 
     @property
     def longest_tail(self) -> float:
-        """The same if workgroups take equally long however many share a unit."""
+        """The same if workgroups last equally long however many share a unit."""
         return self.tail if self.rounds <= 1 else max(self.tail, 1 - self.rounds / ceil(self.rounds))
 
     def resident_waves(self, waves_per_simd: float) -> float:
@@ -120,7 +120,7 @@ def fixed_launch_ns(target: Target) -> float:
 
 def _overhead(profile: Profile, duration_ns: float, share: float) -> TimePart:
     spent = fixed_launch_ns(profile.target) / 1000
-    text = f"the dispatch takes {duration_ns / 1000:.2f} us, of which about {spent:.1f} us are its launch"
+    text = f"the dispatch lasts {duration_ns / 1000:.2f} us, of which about {spent:.1f} us are its launch"
     return _part(Cause.LAUNCH_OVERHEAD, share, share, 0.6, text)
 
 

@@ -126,7 +126,7 @@ class Reassignment:
 class Account:
     """Knowledge of one source about the kernel's time.
 
-    `missing` lists what to collect to decide the rest, as sentences with a command or a configuration key. `notes` are
+    `missing` lists the evidence that would decide the rest, as sentences with a command or a configuration key. `notes` are
     limits of the source that a reader needs.
     """
 

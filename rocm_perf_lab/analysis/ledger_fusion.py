@@ -251,7 +251,7 @@ def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment], ch
 def _together(
     idle: Sequence[MergedPart], wasted: Sequence[MergedPart], waiting: Sequence[MergedPart], left: float
 ) -> list[MergedPart]:
-    """Return one part per cause, largest first, whose sum is at most `left`: later groups get what earlier ones leave."""
+    """Return one part per cause, largest first, whose sum is at most `left`: later groups share the rest of earlier ones."""
     found: dict[Cause, list[MergedPart]] = defaultdict(list)
     for group in (idle, wasted, waiting):
         whole = sum(part.share for part in group)

@@ -1,4 +1,4 @@
-"""What to collect to decide the rest of a ledger: counters of a recording that lacks them, with the command."""
+"""Counters that a recording lacks and that would decide the rest of its ledger, with the command that collects them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...
     architecture = profile.target.architecture
     has_matrix = bool(profile.target.peaks.matrix_flops_per_cu_clock)
     sentences = []
-    for what, names in _GROUPS:
+    for question, names in _GROUPS:
         absent = [name for name in names if not _has(known, name)]
-        if not absent or (what == "busy matrix cores" and not has_matrix):
+        if not absent or (question == "busy matrix cores" and not has_matrix):
             continue
-        sentences.append(f"{what}: rocprofv3 --pmc {' '.join(names[:_MOST_PER_PASS])} -- APPLICATION")
+        sentences.append(f"{question}: rocprofv3 --pmc {' '.join(names[:_MOST_PER_PASS])} -- APPLICATION")
     if len(sentences) == len(_GROUPS):
         return (
             f"counters of {architecture}: rocm-perf profile ./APPLICATION, or rocprof-compute profile -- ./APPLICATION",

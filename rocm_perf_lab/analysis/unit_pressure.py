@@ -58,7 +58,7 @@ class Waste:
 
 @dataclass(frozen=True)
 class Pressure:
-    """Busy share of one unit, with what is wasted of it. `useful` = `busy` - wasted shares."""
+    """Busy share of one unit, with its wasted parts. `useful` = `busy` - wasted shares."""
 
     unit: HardwareUnit
     busy: float
@@ -220,7 +220,7 @@ def _vector_l1(kernel: CountedKernel) -> Iterator[Pressure]:
         least = max(4.0, kernel.lane_bytes) if kernel.lane_bytes is not None else _COALESCED_LOOKUPS
         if each > least * 1.25:
             share = busy * (1 - least / each)
-            reason = f"a vector memory instruction takes {each:.1f} lookups; coalesced lanes need {least:.1f}"
+            reason = f"a vector memory instruction needs {each:.1f} lookups; coalesced lanes need {least:.1f}"
             waste = (Waste(Cause.UNCOALESCED_ACCESS, share, reason, 0.8 if kernel.lane_bytes else 0.7),)
     yield Pressure(HardwareUnit.VECTOR_L1, busy, text, waste, lower_bound=not exact)
 
@@ -261,7 +261,7 @@ def _vector_alu(kernel: CountedKernel) -> Iterator[Pressure]:
     busy = kernel.per_unit(slots)
     if busy is None:
         return
-    text = f"vector instructions take {busy:.0%} of the issue slots"
+    text = f"vector instructions use {busy:.0%} of the issue slots"
     yield Pressure(HardwareUnit.VALU, min(1.0, busy), text, tuple(_wasted_slots(kernel, min(1.0, busy), has_matrix=bool(matrix))))
 
 
@@ -299,7 +299,7 @@ def _scalar(kernel: CountedKernel) -> Iterator[Pressure]:
     issued = counted.total("SQ_ACTIVE_INST_SCA") or counted.total("SQ_INSTS_SALU", "SQ_INSTS_SMEM")
     busy = None if issued is None else kernel.per_unit(issued[0])
     if busy is not None:
-        text = f"scalar instructions take {busy:.0%} of the issue slots"
+        text = f"scalar instructions use {busy:.0%} of the issue slots"
         yield Pressure(HardwareUnit.SALU, min(1.0, busy), text, tuple(_wasted_scalar_slots(kernel, min(1.0, busy))))
 
 

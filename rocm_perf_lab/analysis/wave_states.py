@@ -1,4 +1,4 @@
-"""States of wavefronts from counters: what an average wavefront does during its life, as shares of all wavefront cycles.
+"""States of an average wavefront during its life, from counters, as shares of all wavefront cycles.
 
 `SQ_WAIT_ANY` is waiting for memory, LDS, messages or a barrier, `SQ_WAIT_INST_ANY` waiting to issue, `SQ_ACTIVE_INST_ANY`
 issuing. Level counters divide the waiting by kind of operation: by Little's law their integral is the number of operations times
