@@ -4,7 +4,7 @@ The history of a kernel is one typical time per run. `ruptures` divides the loga
 (optimal partitioning, PELT; J. Am. Stat. Assoc. 107, 2012), deliberately too many. Then each boundary is tested with the noise
 between runs, the least certain one is removed, and so on until all that remain are significant. p-values are multiplied by the
 number of possible positions and by the number of kernels, so the probability of one or more false changes in the whole series
-is about 5 %.
+is about 5 %; half of it is for the last run. `benchmarks/change_points.py` measures these rates.
 
 The noise is the variation from run to run, never only that within a run: two runs of the same code differ by more than their
 own standard errors (clocks, temperature, placement of memory). With few runs it is uncertain, so the estimate of a kernel is
