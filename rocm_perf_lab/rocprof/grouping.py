@@ -122,7 +122,8 @@ def _is_one_launch(one: Trace, other: Trace) -> bool:
         # Clocks of different machines cannot be compared: ranks of a job run the same command in one directory tree.
         same = _commands(one) == _commands(other) and _counters(one) == _counters(other)
         return same and _is_near(one.path, other.path)
-    if set(one.paths) & set(other.paths) or _are_related(one, other):
+    # Emulated runs of one process, such as the proposals of an optimization, have a common parent but are different runs.
+    if set(one.paths) & set(other.paths) or (not one.provenance.emulated and _are_related(one, other)):
         return True
     first, second = sorted((_span(one), _span(other)))
     return second[0] < first[1]

@@ -303,3 +303,38 @@ def test_the_schemas_of_the_documentation_are_those_of_this_version(tmp_path: Pa
     assert "report.schema.json" in {Path(path).name for path in written}
     for path in written:
         assert Path(path).read_text() == (committed / Path(path).name).read_text(), "run: rocm-perf schemas docs/schemas"
+
+
+def test_a_damaged_file_beside_a_readable_one_is_a_note(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        with Database(tmp_path / f"{name}.db") as database:
+            database.process("00000000-0000-4000-8000-000000000001", 11)
+            database.agent(4)
+            database.kernel(1, "add")
+            database.dispatch(1, 1, 1000, 3000, agent=4)
+    content = (tmp_path / "bad.db").read_bytes()
+    (tmp_path / "bad.db").write_bytes(content[: len(content) // 2])
+
+    found = document(tmp_path, tmp_path / "good.db", tmp_path / "bad.db")
+    alone = analyzed(tmp_path / "bad.db", "--output", tmp_path / "none")
+
+    assert found["runtime_ms"] == 0.002
+    (unused,) = found["files"]["not_understood"]
+    assert Path(unused["path"]).name == "bad.db"
+    assert "truncated" in unused["reason"]
+    assert any(note.startswith("bad.db is not used") for note in found["notes"])
+    assert (alone.exit_code, alone.stdout) == (2, "")
+
+
+def test_other_runs_are_named_and_not_pooled(tmp_path: Path) -> None:
+    for number, start in enumerate((1000, 900_000)):
+        with Database(tmp_path / f"run{number}" / "1_results.db") as database:
+            database.process(f"00000000-0000-4000-8000-00000000000{number}", 11 + number, machine="node 1")
+            database.agent(4)
+            database.kernel(1, "add")
+            database.dispatch(1, 1, start, start + 2000, agent=4)
+
+    found = document(tmp_path, tmp_path)
+
+    assert found["application"]["dispatches"] == 1
+    assert "the files are of 2 runs: run0/1_results.db is analysed; --series compares the runs" in found["notes"]

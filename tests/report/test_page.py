@@ -93,3 +93,29 @@ def test_a_missing_roofline_is_shown_with_its_reason(documents: Path) -> None:
     analysis |= {"roofline_position": None}
 
     assert "no counters were collected" in render(profile, analysis, None, "run")
+
+
+def test_the_ledger_and_the_overview_are_tables(tmp_path: Path) -> None:
+    from tests.application.test_analyze_recordings import WORKLOADS, analyzed
+
+    analyzed(WORKLOADS / "MI200", "--output", tmp_path)
+
+    page = " ".join((tmp_path / "report.html").read_text().split())
+
+    report = read(tmp_path, "report.json")
+    assert "<h2>Where the time goes</h2>" in page
+    for loss in report["ledger"]["losses"]:
+        amount, share = f"{loss['amount_us']:.3f}", f"{loss['share'] * 100:.1f} %"
+        cause = loss["cause"].replace("_", " ")
+        assert f'<tr><td>{cause}</td> <td class="number">{amount}</td> <td class="number">{share}</td>' in page
+    assert "3 dispatches in 0.166 ms measured; idle 69 %" in page
+
+
+def test_pc_samples_alone_have_a_page(tmp_path: Path) -> None:
+    from tests.application.test_analyze_recordings import RECORDED, analyzed
+
+    analyzed(RECORDED / "pc_sampling", "--output", tmp_path)
+
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Where the time goes</h2>" in page
+    assert "<h2>Provenance</h2>" not in page

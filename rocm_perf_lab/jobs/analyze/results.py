@@ -183,7 +183,9 @@ def _gpu(request: AnalyzeRequest, recording: LoadedRecording, trace: Trace, coun
 def _several_runs(recording: LoadedRecording, used: Trace) -> tuple[str, ...]:
     if len(recording.runs) < _SEVERAL:
         return ()
-    return (f"the files are of {len(recording.runs)} runs: {used.path.name} is analysed; --series compares the runs",)
+    given = next((path for path in recording.files.paths if path in used.path.parents), used.path.parent)
+    name = used.path.relative_to(given)
+    return (f"the files are of {len(recording.runs)} runs: {name} is analysed; --series compares the runs",)
 
 
 def _thread_trace(request: AnalyzeRequest, evidence: DetailedEvidence, symbol: str) -> AttTrace | str:
