@@ -1,4 +1,4 @@
-"""Pace of memory accesses under load: what an access costs its compute unit, compared with an ideal access.
+"""Pace of memory accesses under load: the cost of an access for its compute unit, compared with an ideal one.
 
 A wavefront that stalls while it issues an access waits for the unit, so the distance of its issue from the previous one on
 the compute unit is the time that the unit needs for one access.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.intervals import Floats
     from rocm_perf_lab.analysis.ledger import HardwareUnit
-    from rocm_perf_lab.analysis.simd_time import WaveTimes
     from rocm_perf_lab.analysis.traced_units import UnitTable
     from rocm_perf_lab.analysis.wait_charges import WaveWaits
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _STALLED_CLOCKS = 8

@@ -1,4 +1,4 @@
-"""Waits at barriers, charged to the wavefront that arrived last and to what it did meanwhile.
+"""Waits at barriers, charged to the wavefront that arrived last and to its instructions meanwhile.
 
 Wavefronts of one workgroup leave a barrier together: waits at one barrier of one compute unit whose ends are at most a few clocks
 apart are one episode. Workgroup identifiers separate episodes further if the trace has them.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.intervals import Floats
-    from rocm_perf_lab.analysis.simd_time import WaveTimes
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _RELEASE_CLOCKS = 8

@@ -1,9 +1,9 @@
 """Exposed waiting of a thread trace, divided among its causes and the instructions behind them.
 
-While all wavefronts of a SIMD wait, its time is divided equally among them, and the part of a wavefront is charged to what it
-waits for: outstanding operations of a counter, the wavefront that is late at a barrier (and, in turn, what that one waits for),
-the unit that does not accept an instruction, code that was not fetched, a result that is not ready, or stores that
-must complete before the wavefront ends.
+While all wavefronts of a SIMD wait, its time is divided equally among them, and the part of a wavefront is charged to the cause
+of its wait: outstanding operations of a counter, the wavefront that is late at a barrier (and, in turn, the cause of its delay),
+the unit that does not accept an instruction, code that was not fetched, a result that is not ready, or stores that must complete
+before the wavefront ends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocm_perf_lab.analysis.intervals import Floats, Integral
-    from rocm_perf_lab.analysis.simd_time import SimdTimes, WaveTimes
+    from rocm_perf_lab.analysis.simd_time import SimdTimes
     from rocm_perf_lab.analysis.wait_charges import WaveWaits
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import InstructionRow, Integers
 
 CAUSES = tuple(Cause)
@@ -249,7 +250,7 @@ class _WaveWalk:
         main[links.victims] = cause
 
     def _charge_end(self, book: _Book, stalls: Floats, stall_cause: Integers, main: Integers) -> None:
-        """Charge s_endpgm and what follows it to the last store, which must complete before the wavefront ends."""
+        """Charge s_endpgm and the time after it to the last store, which must complete before the wavefront ends."""
         one = self._one
         is_end = stall_cause == _END
         tail = float(np.diff(self._weight(np.array([one.last, max(one.wave.end, one.last)])))[0])

@@ -1,4 +1,4 @@
-"""Vector instructions in divergent branches and loops: a trace sees their issue, but not how many lanes take part.
+"""Vector instructions in divergent branches and loops: a trace sees their issue, but not the number of active lanes.
 
 The compiler opens a divergent branch with s_and_saveexec and closes it by restoring the mask; a loop in which lanes finish at
 different times ends with a branch on the mask. A branch that is never closed, as a guard of the kernel's bounds, does not count.

@@ -17,24 +17,17 @@ import numpy as np
 from rocm_perf_lab.analysis.intervals import Integral, clipped, joined, length, union
 from rocm_perf_lab.analysis.ledger import HardwareUnit
 from rocm_perf_lab.analysis.traced_units import UNITS
-from rocm_perf_lab.rocprof.att.model import Category, Column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.analysis.access_pace import Accesses
     from rocm_perf_lab.analysis.traced_units import UnitTable
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import Integers, Wave
 
-_FIRST_WITH_EXECUTION = 10
-"""GFX generation from which the duration of an instruction includes its execution."""
-ISSUE_CLOCKS = 4
-"""A pause or wait that is not longer costs only its issue."""
-_MEMORY = (Category.SMEM, Category.VMEM, Category.FLAT, Category.LDS, Category.BVH)
-
-
 _ARITHMETIC = 0.25
-"""Use of the matrix cores or the vector unit from which scalar instructions are not what a kernel computes."""
+"""Use of the matrix cores or the vector unit from which scalar instructions are control, not computation."""
 
 
 class Simd(NamedTuple):
@@ -43,28 +36,6 @@ class Simd(NamedTuple):
     engine: int
     compute_unit: int
     simd: int
-
-
-@dataclass(frozen=True, eq=False)
-class WaveTimes:
-    """Times of one wavefront's instructions; all arrays have shape (n_executed,)."""
-
-    wave: Wave
-    rows: Integers
-    """Row numbers, see `Follower.numbered`."""
-    free: Integers
-    """End of the wavefront's earlier work."""
-    attempted: Integers
-    """First attempt to issue, or `free` if later."""
-    issued: Integers
-    """End of waiting: the issue, or the end of a wait or pause."""
-    done: Integers
-    """End of the work of the instruction for the wavefront; `issued` for waits."""
-
-    @property
-    def last(self) -> int:
-        """End of the last work."""
-        return max(int(self.done.max(initial=self.wave.begin)), self.wave.begin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,31 +76,6 @@ class SimdTimes:
     def span(self) -> int:
         """Clocks of all SIMDs."""
         return sum(simd.span for simd in self.simds)
-
-
-def wave_times(wave: Wave, rows: Integers, is_wait: Integers, gfxip: int | None) -> WaveTimes:
-    """Return the times of a wavefront.
-
-    Args:
-        wave: Wavefront with instructions.
-        rows: Its row numbers.
-        is_wait: 1 for rows that only wait or pause: counters, barriers, s_nop, s_endpgm; by row number.
-        gfxip: GFX generation; 9 if unknown.
-    """
-    one = wave.instructions
-    time = one[:, Column.TIME].astype(np.int64)
-    end = time + one[:, Column.DURATION]
-    waits = (is_wait[rows] == 1) | (one[:, Column.CATEGORY] == Category.IMMEDIATE)
-    short = waits & (end - time <= ISSUE_CLOCKS)
-    issued = np.where(waits & ~short, end, np.where(short, time, time + one[:, Column.STALL]))
-    done = end
-    if (gfxip or 0) >= _FIRST_WITH_EXECUTION:
-        is_memory = np.isin(one[:, Column.CATEGORY], _MEMORY)
-        done = np.where(is_memory, np.minimum(end, issued + ISSUE_CLOCKS), end)
-    free = np.maximum.accumulate(np.concatenate([[wave.begin], done]))[:-1]
-    issued = np.maximum(issued, np.minimum(free, end))
-    free = np.minimum(free, issued)
-    return WaveTimes(wave, rows, free, np.clip(time, free, issued), issued, np.maximum(done, issued))
 
 
 def simd_times(

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.access_pace import Accesses, AccessPace, LoadsInFlight
     from rocm_perf_lab.analysis.exposed_waits import ExposedWaits
-    from rocm_perf_lab.analysis.simd_time import SimdTimes, WaveTimes
+    from rocm_perf_lab.analysis.simd_time import SimdTimes
     from rocm_perf_lab.analysis.wait_charges import WaveWaits
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _LDS_LATENCY_CLOCKS = 64
@@ -134,7 +135,7 @@ def _lost_to_pace(pace: AccessPace, unit: HardwareUnit, times: SimdTimes) -> flo
 
 
 def _charge(exposed: ExposedWaits, cause: Cause, units: Sequence[Accesses], clocks: float) -> None:
-    """Raise the time of a cause to `clocks`, at the expense of all others: they are what a SIMD does behind the full unit."""
+    """Raise the time of a cause to `clocks`, at the expense of all others, which a SIMD does behind the full unit."""
     number = CAUSES.index(cause)
     mine = float(exposed.clocks[number].sum())
     others = float(exposed.clocks.sum()) - mine

@@ -112,7 +112,7 @@ class TracedPlace(Part):
 
 
 class TracedLoss(Part):
-    """Lost time of one cause, as a share of the time of the traced SIMDs. `gain`: upper bound of what removing it saves."""
+    """Lost time of one cause, as a share of the time of the traced SIMDs. `gain`: the most that removing it can save."""
 
     cause: str
     share: float

@@ -124,7 +124,7 @@ def _bandwidth_share(trace: ThreadTrace, budget: TraceBudget, profile: Profile |
 def _memory_use(trace: ThreadTrace, budget: TraceBudget, bandwidth: float | None, profile: Profile | None) -> UnitUse | None:
     """Return the estimated use of the memory if loads queue for it and the requested bytes come near its bandwidth.
 
-    The trace does not see which cache serves a load; only loads that take much longer than the latency of DRAM count. Counters
+    The trace does not see which cache serves a load; only loads that last much longer than the latency of DRAM count. Counters
     replace the estimate.
     """
     flight = budget.in_flight
@@ -195,16 +195,16 @@ def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[
     texts = [f"{_WHAT[lost.cause]}: {lost.share:.0%} of the {kind} SIMD time"]
     if lost.cause is Cause.MEMORY_LATENCY:
         if (found := trace.memory_latency.get("vmem")) is not None:
-            texts.append(f"a load takes {found.median:,.0f} clocks (90 % below {found.p90:,.0f}, {found.samples:,} waits)")
+            texts.append(f"latency of a load: {found.median:,.0f} clocks (90 % below {found.p90:,.0f}, {found.samples:,} waits)")
         texts.append(_bandwidth_text(budget, bandwidth))
     elif lost.cause in (Cause.MEMORY_BACKPRESSURE, Cause.UNCOALESCED_ACCESS) and (pace := budget.vector_pace) is not None:
         texts.append(
-            f"a stalled access of {pace.access_bytes:,.0f} bytes takes {pace.clocks:,.0f} clocks, a coalesced one at least"
+            f"a stalled access of {pace.access_bytes:,.0f} bytes needs {pace.clocks:,.0f} clocks, a coalesced one at least"
             f" {pace.ideal_clocks:,.0f}"
         )
     elif lost.cause in (Cause.LDS_LATENCY, Cause.LDS_BANK_CONFLICTS):
         if (pace := budget.lds_pace) is not None:
-            texts.append(f"a stalled LDS access takes {pace.clocks:,.0f} clocks, without conflicts {pace.ideal_clocks:,.0f}")
+            texts.append(f"a stalled LDS access needs {pace.clocks:,.0f} clocks, without conflicts {pace.ideal_clocks:,.0f}")
         if budget.lds_excess:
             texts.append(f"{budget.lds_excess:.0%} of the waits for LDS exceed the time of accesses without conflicts")
     elif lost.cause is Cause.BARRIER_IMBALANCE and budget.barriers:
@@ -282,7 +282,7 @@ def _unit_text(unit: HardwareUnit, share: float, trace: ThreadTrace) -> str:
 
 
 def _is_reliable(unit: HardwareUnit, trace: ThreadTrace) -> bool:
-    """Return whether the time of a unit is useful work: its rates are known, and most of its lanes take part.
+    """Return whether the time of a unit is useful work: its rates are known, and most of its lanes are active.
 
     In divergent code, the scalar unit works for the masks of lanes.
     """

@@ -14,9 +14,10 @@ import numpy as np
 from rocm_perf_lab.analysis.access_pace import AccessPace, accesses, loads_in_flight, pace
 from rocm_perf_lab.analysis.exposed_waits import CAUSES, UNEXPLAINED, beside_clocks, cause_table, exposed_waits
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
-from rocm_perf_lab.analysis.simd_time import simd_times, wave_times
+from rocm_perf_lab.analysis.simd_time import simd_times
 from rocm_perf_lab.analysis.slow_accesses import SlowAccesses, lds_excess
 from rocm_perf_lab.analysis.traced_units import UNITS, unit_table
+from rocm_perf_lab.analysis.wave_times import wave_times
 from rocm_perf_lab.rocprof.att.model import Column
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.access_pace import Accesses, LoadsInFlight
     from rocm_perf_lab.analysis.exposed_waits import ExposedWaits
     from rocm_perf_lab.analysis.intervals import Floats
-    from rocm_perf_lab.analysis.simd_time import Simd, SimdTimes, WaveTimes
+    from rocm_perf_lab.analysis.simd_time import Simd, SimdTimes
     from rocm_perf_lab.analysis.traced_units import UnitTable
     from rocm_perf_lab.analysis.wait_charges import Waited
+    from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.arch.model import Architecture
     from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Wave
 
@@ -52,7 +54,7 @@ class LostPlace:
 
 @dataclass(frozen=True)
 class LostTime:
-    """Lost time of one cause as a share of the SIMDs' time. `gain` is the upper bound of what removing the cause saves."""
+    """Lost time of one cause as a share of the SIMDs' time. `gain` is the most that removing the cause can save."""
 
     cause: Cause
     share: float

@@ -1,7 +1,7 @@
 """Hardware unit and ideal service time of every row of a trace's code.
 
-The service times are those of conflict-free, coalesced accesses: what the LDS and the address pipe of vector memory, which all
-SIMDs of a compute unit share, need at least. Sources: MI300X thread traces (docs/timing-model.md), CDNA3 white paper.
+The service times are those of conflict-free, coalesced accesses, the least that the LDS and the address pipe of vector memory,
+which all SIMDs of a compute unit share, need. Sources: MI300X thread traces (docs/timing-model.md), CDNA3 white paper.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_a_loss_has_its_share_location_and_evidence() -> None:
     assert loss.location == "k.hip:10"
     assert loss.evidence[0].source is Source.THREAD_TRACE
     assert loss.evidence[0].text == "all wavefronts wait for vector memory loads: 99% of the traced SIMD time"
-    assert loss.evidence[1].text == "a load takes 796 clocks (90 % below 796, 1 waits)"
+    assert loss.evidence[1].text == "latency of a load: 796 clocks (90 % below 796, 1 waits)"
     assert unit(account, HardwareUnit.VALU).share == pytest.approx(4 / 800)
     assert sum(one.share or 0 for one in account.losses) + max(one.share for one in account.units) == pytest.approx(1)
 

@@ -82,7 +82,7 @@ def test_two_waiting_wavefronts_share_the_exposed_time() -> None:
 
     assert lost(budget)["memory_latency"] == 200
     assert lost(budget)["lds_latency"] + lost(budget)["lds_bank_conflicts"] == 200
-    # Without the load, the read would still be waited for during all of the time; the bound is what either could save.
+    # Without the load, the read would still be waited for during all of the time; the bound is the most that either could save.
     assert of_cause(budget, Cause.MEMORY_LATENCY).gain * budget.span == pytest.approx(400)
 
 

@@ -1,4 +1,4 @@
-"""Thread traces of the emulator, written and read like those of a GPU: the budget names what limits each kernel."""
+"""Thread traces of the emulator, written and read like those of a GPU: the budget names the limit of each kernel."""
 
 from __future__ import annotations
 
