@@ -67,8 +67,11 @@ def test_the_largest_kernels_are_tried_twice_as_fast(tmp_path: Path) -> None:
 
 def test_copies_and_launches_are_included(tmp_path: Path) -> None:
     one, zero = np.array([1]), np.array([0])
+    run = traced(tmp_path, [dispatch(100, 200)])
     trace = replace(
-        traced(tmp_path, [dispatch(100, 200)]),
+        run,
+        # Correlation ids are read if there are API calls.
+        dispatches=replace(run.dispatches, correlation=one),
         memory_copies=MemoryCopies(zero, zero, one, one * 40, one * 90, -one, zero, -one, zero, -one, directions=("H2D",)),
         regions=Regions(zero, one, zero, one * 20, one * 30, one, names=("hipLaunchKernel",)),
     )
@@ -98,11 +101,11 @@ def test_a_large_generated_run_matches_its_views(tmp_path: Path) -> None:
     generate_database(tmp_path / "x.db", dispatches=20_000, queues=8)
     trace = read_database(tmp_path / "x.db")
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
-        shown = connection.execute("SELECT start, end, queue_id, stack_id, name FROM kernels ORDER BY start, end, id").fetchall()
+        shown = connection.execute("SELECT start, end, queue_id, name FROM kernels ORDER BY start, end, id").fetchall()
 
     found = trace.dispatches
     names = [trace.kernels[kernel].name for kernel in found.kernel]
-    columns = (found.start_ns, found.end_ns, found.queue, found.correlation)
+    columns = (found.start_ns, found.end_ns, found.queue)
     assert list(zip(*(column.tolist() for column in columns), names, strict=True)) == shown
     dag = document(trace)
     assert (dag["nodes_total"], len(trace.memory_copies)) == (20_200, 200)
