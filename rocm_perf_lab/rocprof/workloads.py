@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.csv_columns import CsvError
 from rocm_perf_lab.rocprof.csv_files import is_joined
 from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.csv_times import is_about_precision
@@ -20,7 +22,6 @@ from rocm_perf_lab.rocprof.trace import CounterValues, Dispatches, is_about_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -33,15 +34,25 @@ _LARGEST_TABLE = 20_000_000
 def read_workload(tables: Sequence[Path]) -> tuple[Trace, tuple[Trace, ...]]:
     """Return the dispatches of a workload with their times, and its other passes, each with counters of the same dispatches.
 
+    A damaged table, which a killed profiler leaves, only loses its own pass.
+
     Raises:
-        CsvError: A table cannot be read.
+        CsvError: No table can be read.
     """
-    files = sorted(tables, key=lambda path: (is_joined(path), path.name))
-    traces = [one for file in files for one in _passes_in_table(merge(read_csv_processes([file])), file)]
+    traces: list[Trace] = []
+    refused: list[CsvError] = []
+    for file in sorted(tables, key=lambda path: (is_joined(path), path.name)):
+        try:
+            traces += _passes_in_table(merge(read_csv_processes([file])), file)
+        except CsvError as error:
+            refused.append(error)
+    if not traces:
+        raise refused[0]
     traces = _without_repeated(traces)
     timing = _timing(traces)
     others = tuple(trace for trace in traces if trace is not timing and trace.counters)
-    return replace(timing, notes=_notes(timing, others)), others
+    ignored = (f"{Path(error.where or '').name} was ignored: {error.what}" for error in refused)
+    return replace(timing, notes=(*_notes(timing, others), *ignored)), others
 
 
 def _timing(traces: Sequence[Trace]) -> Trace:

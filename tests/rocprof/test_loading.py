@@ -314,6 +314,16 @@ def test_ranks_of_a_workload_are_one_run(tmp_path: Path, names: tuple[str, str])
     assert [runs[0].trace.counters_of(n) for n in range(2)] == [{"SQ_WAVES": 2.0}, {"SQ_WAVES": 3.0}]
 
 
+def test_a_damaged_table_of_a_workload_loses_only_its_pass(tmp_path: Path) -> None:
+    (tmp_path / "pmc_perf_0.csv").write_text(LONG + long_row(0, 1, "SQ_WAVES", 1.0))
+    (tmp_path / "pmc_perf_1.csv").write_text(LONG + long_row(0, 900, "SQ_INSTS", 1.0)[:-20])
+
+    (run,) = load_recording([tmp_path]).runs
+
+    assert [trace.counters_of(0) for trace in run.traces] == [{"SQ_WAVES": 1.0}]
+    assert any(note.startswith("pmc_perf_1.csv was ignored: row 2 does not have 17 columns") for note in run.trace.notes)
+
+
 def test_a_workload_with_a_damaged_table_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pmc_perf_0.csv").write_text(LONG + long_row(0, 1, "SQ_WAVES", 1.0)[:-20])
 
