@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,9 @@ _STORED_SECOND = ("global_store", "flat_store", "scratch_store", "global_atomic"
 _NO_DESTINATION = ("global_store", "flat_store", "scratch_store", "buffer_store", "tbuffer_store", "ds_write", "ds_store",
                    "s_cmp", "s_bitcmp", "s_waitcnt", "s_barrier", "s_branch", "s_cbranch", "s_endpgm", "s_nop")  # fmt: skip
 
+_LONGEST_CODE = 20_000
+_MOST_LOOPS = 6
+"""Nested loops around a use that may bring a definition back."""
 _MOST_DEFINITIONS = 6
 """Definitions of a register in earlier blocks that may reach a use: branches and inactive lanes keep older values."""
 
@@ -86,7 +89,12 @@ class ExecutedCode:
 
     @cached_property
     def overhead(self) -> dict[str, float]:
-        """Share of the executed `valu` and `salu` instructions whose results reach only addresses and conditions."""
+        """Share of the executed `valu` and `salu` instructions whose results reach only addresses and conditions.
+
+        Empty for code that is too long to search.
+        """
+        if len(self.instructions) > _LONGEST_CODE:
+            return {}
         useful = _useful(self.instructions)
         shares = {}
         for kind in ("valu", "salu"):
@@ -139,6 +147,7 @@ class _Flow:
     blocks: Sequence[int]
     loops: Sequence[tuple[int, int]]
     """First and last instruction of each loop."""
+    _loops_around: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, code: Sequence[ExecutedInstruction], written: Sequence[frozenset[str]]) -> _Flow:
@@ -164,14 +173,22 @@ class _Flow:
         """Return definitions that may reach a user: the nearest ones before it, and the last ones of the loops around it."""
         places = self.definitions.get(register, ())
         found = []
-        for place in places[: bisect_left(places, user)][::-1][:_MOST_DEFINITIONS]:
+        before = bisect_left(places, user)
+        for place in reversed(places[max(0, before - _MOST_DEFINITIONS) : before]):
             found.append(place)
             if self.blocks[place] == self.blocks[user]:
                 return found
-        for first, last in self.loops:
-            if first <= user <= last:
-                found += [place for place in places if user <= place <= last][-1:]
+        for last in self._ends_of_loops(user):
+            latest = bisect_right(places, last) - 1
+            found += [places[latest]] if latest >= before else []
         return found
+
+    def _ends_of_loops(self, user: int) -> tuple[int, ...]:
+        """Return the last instructions of the innermost loops around an instruction."""
+        if user not in self._loops_around:
+            around = sorted((last - first, last) for first, last in self.loops if first <= user <= last)
+            self._loops_around[user] = tuple(last for _, last in around[:_MOST_LOOPS])
+        return self._loops_around[user]
 
 
 def _target(branch: ExecutedInstruction) -> int | None:
