@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS, clamped_ends
+from rocm_perf_lab.analysis.overlaps import DEFAULT_MAX_OVERLAP_NS, order_of_intervals, without_small_overlaps
 from rocm_perf_lab.rocprof.trace import no_copies, no_regions
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def dependencies(
     copy = np.full(len(copies), _COPY)
     lane = _group(process, np.concatenate([dispatches.agent, copy]), np.concatenate([dispatches.queue, copy]), stream)
     is_copy = np.arange(len(start)) >= len(dispatches)
-    end, clamped = _clamped(start, end, lane, np.concatenate([dispatches.queue, copy]) >= 0, max_overlap_ns)
-    order = _sorted_order(start, end)
+    end, clamped = without_small_overlaps(start, end, lane, np.concatenate([dispatches.queue, copy]) >= 0, max_overlap_ns)
+    order = order_of_intervals(start, end)
     start, end, process, stream, lane = (column[order] for column in (start, end, process, stream, lane))
     is_copy = is_copy[order]
     ended = _Ended(start, end)
@@ -182,16 +182,6 @@ def dependencies(
         launched_by=launched_by,
         clamped=clamped,
     )
-
-
-def _clamped(
-    start: Integers, end: Integers, lane: Integers, is_ordered: NDArray[np.bool_], max_overlap_ns: int
-) -> tuple[Integers, int]:
-    """Return the ends without small overlaps within a lane, and how many ends changed."""
-    order = _sorted_order(start, end)
-    changed = end.copy()
-    changed[order] = clamped_ends(start[order], end[order], lane[order], is_ordered[order], max_overlap_ns)
-    return changed, int(np.count_nonzero(changed != end))
 
 
 def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:
@@ -301,20 +291,6 @@ class _Ended:
 
     def _nodes(self, ranks: Integers) -> Integers:
         return np.where(ranks == NONE, NONE, self.node[ranks]) if self._count else ranks
-
-
-def _sorted_order(start: Integers, end: Integers) -> Integers:
-    same = start[1:] == start[:-1]
-    if np.all((start[1:] > start[:-1]) | (same & (end[1:] >= end[:-1]))):
-        return np.arange(len(start))
-    order = np.argsort(start, kind="stable")
-    sorted_start = start[order]
-    equal = sorted_start[1:] == sorted_start[:-1]
-    # Few starts are equal: only those are sorted by end too.
-    in_group = np.append(equal, False) | np.append(False, equal)
-    tied = order[in_group]
-    order[in_group] = tied[np.lexsort((end[tied], start[tied]))]
-    return order
 
 
 def _group(*columns: NDArray[np.generic]) -> Integers:

@@ -20,6 +20,32 @@ DEFAULT_MAX_OVERLAP_NS = 1_000
 """Overlaps below this are an error of the timestamps; longer ones are concurrent execution."""
 
 
+def order_of_intervals(start: Integers, end: Integers) -> Integers:
+    """Return the permutation that sorts intervals by start, then by end, then by position."""
+    same = start[1:] == start[:-1]
+    if np.all((start[1:] > start[:-1]) | (same & (end[1:] >= end[:-1]))):
+        return np.arange(len(start))
+    return np.lexsort((end, start))
+
+
+def without_small_overlaps(
+    start: Integers, end: Integers, lane: Integers, is_ordered: NDArray[np.bool_], max_overlap_ns: int
+) -> tuple[Integers, int]:
+    """Return the ends of unsorted intervals without small overlaps within a lane, and how many ends changed.
+
+    Args:
+        start: Starts.
+        end: Ends, never before the starts.
+        lane: Number of the queue and stream of each interval.
+        is_ordered: Whether an interval belongs to an in-order queue.
+        max_overlap_ns: See :func:`clamped_ends`.
+    """
+    order = order_of_intervals(start, end)
+    changed = end.copy()
+    changed[order] = clamped_ends(start[order], end[order], lane[order], is_ordered[order], max_overlap_ns)
+    return changed, int(np.count_nonzero(changed != end))
+
+
 def clamped_ends(start: Integers, end: Integers, lane: Integers, is_ordered: NDArray[np.bool_], max_overlap_ns: int) -> Integers:
     """Return the ends without overlaps below `max_overlap_ns` within a lane: each end is moved to the start it overlaps.
 
