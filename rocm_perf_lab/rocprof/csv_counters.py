@@ -93,7 +93,9 @@ def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, 
     `TCC_REQ_max` and `TCC_REQ_avr`. An empty cell was not collected.
     """
     dispatch = _looked_up(cells["Dispatch_Id"].integers(), positions)
-    name, place, value = [], [], []
+    name: list[Integers] = []
+    place: list[Integers] = []
+    value: list[NDArray[np.float64]] = []
     channels: dict[str, dict[str, NDArray[np.float64]]] = {}
     for counter, column in cells.items():
         if not _is_counter(counter) or not _holds_numbers(column):
