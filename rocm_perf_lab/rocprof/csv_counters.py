@@ -114,8 +114,8 @@ def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, 
     if not name:
         none = np.empty(0, np.int64)
         return none, none, np.empty(0), none
-    total = sum(map(len, name))
-    return np.concatenate(name), np.concatenate(place), np.concatenate(value), np.zeros(total, np.int64)
+    executions = np.zeros(sum(map(len, name)), np.int64)
+    return np.concatenate(name), np.concatenate(place), np.concatenate(value), executions
 
 
 def _append(found: NDArray[np.float64], dispatch: Integers, number: int, columns: tuple[list[Any], list[Any], list[Any]]) -> None:
