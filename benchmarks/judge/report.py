@@ -43,7 +43,7 @@ class FirstRun(StrictModel):
         legitimate: Legitimate candidates that were judged.
         rejected: Those of them that the judge rejected.
         corrected: Labels that were wrong, with the reason.
-        without_result: Kernels without a result.
+        later: Kernels that were judged later, as the trials of the unmodified kernel ended with an exception at first.
     """
 
     part: str
@@ -53,7 +53,7 @@ class FirstRun(StrictModel):
     legitimate: int
     rejected: tuple[str, ...]
     corrected: dict[str, str] = {}
-    without_result: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
 
 
 def first_runs() -> tuple[FirstRun, ...]:

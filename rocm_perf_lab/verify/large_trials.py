@@ -425,5 +425,5 @@ def _close(got: NDArray[Any], want: NDArray[Any], tolerance: Tolerance) -> NDArr
     with np.errstate(all="ignore"):
         a, b = got.astype(np.float64), want.astype(np.float64)
         near = np.abs(a - b) <= tolerance.atol + tolerance.rtol * np.abs(b)
-    exact: NDArray[np.bool_] = (got == want) | (np.isnan(a) & np.isnan(b))
+        exact: NDArray[np.bool_] = (got == want) | (np.isnan(a) & np.isnan(b))
     return exact | near if want.dtype.kind not in "biu" else got == want
