@@ -140,7 +140,9 @@ class _Reader:
         from_csv, workloads = self._tables(tables)
         kept = self._without_other_forms([*traces, *from_json, *from_csv])
         runs = (*(group_runs(kept) if kept else ()), *merge_ranks(workloads))
-        used = tuple(run for run in runs if len(run.trace.dispatches))
+        place = {path: index for index, (_, path) in enumerate(self._files.found)}
+        in_order = sorted(runs, key=lambda run: min(place.get(path, len(place)) for path in (*run.trace.paths, run.trace.path)))
+        used = tuple(run for run in in_order if len(run.trace.dispatches))
         if not used:
             return runs
         self.notes += [f"{run.label} is not used: it has no dispatches" for run in runs if run not in used]

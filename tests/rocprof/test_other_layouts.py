@@ -174,6 +174,17 @@ def test_a_directory_of_everything(tmp_path: Path) -> None:
     assert recording.notes == ()
 
 
+def test_runs_are_in_the_order_of_the_given_paths(tmp_path: Path) -> None:
+    write_database(tmp_path / "1_results.db", recorded_run(TARGET, [dispatch(100, 400)], emulated=False))
+    workload = tmp_path / "workload"
+    workload.mkdir()
+    (workload / "pmc_perf.csv").write_text(OMNIPERF_1.format(counters="SQ_WAVES,") + omniperf_row(0, 5000, 5800, 1024))
+    paths = [workload, tmp_path / "1_results.db"]
+
+    assert [run.label for run in load_recording(paths).runs] == ["workload", "1_results.db"]
+    assert [run.label for run in load_recording(paths[::-1]).runs] == ["1_results.db", "workload"]
+
+
 def test_a_copied_run_counts_once(tmp_path: Path) -> None:
     write_database(tmp_path / "1_results.db", recorded_run(TARGET, [dispatch(100, 400)], emulated=False))
     (tmp_path / "backup").mkdir()
