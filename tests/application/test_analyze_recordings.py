@@ -220,7 +220,7 @@ def test_pc_samples_alone_name_lines_with_intervals(tmp_path: Path) -> None:
     lines = screen(RECORDED / "pc_sampling", "--output", tmp_path / "out")
 
     assert line_of(lines, "kernel") == "reference_gemm<4>"
-    assert line_of(lines, "sampled") == "4,690 PC samples of 1 kernel (stochastic)"
+    assert line_of(lines, "sampled") == "4,690 PC samples (stochastic), 100% of those of all kernels"
     assert any("of 4,690 PC samples" in line and "95 % interval" in line for line in lines)
     assert any(line.startswith("  1. ") and (".cpp:" in line or ".h:" in line) for line in lines)
 

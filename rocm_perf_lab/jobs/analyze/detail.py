@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,10 +46,10 @@ def analyze_detail(evidence: DetailedEvidence, pattern: str | None) -> DetailAna
     Raises:
         LabError: No kernel matches, or the pattern is invalid.
     """
-    symbols = _symbols(evidence)
+    symbols = evidence.symbols
     if not symbols:
         return None
-    symbol = _matching(symbols, pattern)
+    symbol = _chosen(evidence, pattern)
     traced = _analysed(evidence, symbol)
     accounts: list[Account] = []
     notes: list[str] = []
@@ -76,22 +75,12 @@ def overview_of_copies(trace: Trace) -> ApplicationOverview:
     return application_overview(trace, (), path, timeline(path.graph, trace.regions), {})
 
 
-def _symbols(evidence: DetailedEvidence) -> list[str]:
-    """Return the mangled names of the kernels: traced ones by cycles, then sampled ones by samples."""
-    sampled = [kernel.name for kernel in evidence.sampling.kernels] if evidence.sampling is not None else []
-    return list(dict.fromkeys([*(one.mangled_name for one in evidence.traced), *sampled]))
-
-
-def _matching(symbols: list[str], pattern: str | None) -> str:
+def _chosen(evidence: DetailedEvidence, pattern: str | None) -> str:
     if pattern is None:
-        return symbols[0]
-    try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        raise LabError(f"invalid regular expression {pattern!r}: {error}", where="--kernel") from error
-    found = [name for name in symbols if wanted.search(name) or wanted.search(demangle(name))]
+        return evidence.symbols[0]
+    found = evidence.matching(pattern)
     if not found:
-        names = ", ".join(demangle(name) for name in symbols[:_NAMED])
+        names = ", ".join(demangle(name) for name in evidence.symbols[:_NAMED])
         raise LabError(f"no kernel matches {pattern!r}", where="--kernel", hint=f"kernels: {names}")
     return found[0]
 

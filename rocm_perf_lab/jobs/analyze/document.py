@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from rocm_perf_lab.analysis.describe_thread_trace import thread_trace_part
-from rocm_perf_lab.analysis.documents import AnalysisDocument, RooflineDocument, ThreadTracePart  # noqa: TC001  (fields of a model)
+from rocm_perf_lab.analysis.documents import AnalysisDocument, RooflineDocument  # noqa: TC001  (fields of a model)
 from rocm_perf_lab.analysis.ledger_document import LedgerPart, ledger_part
+from rocm_perf_lab.analysis.thread_trace_document import ThreadTracePart  # noqa: TC001  (a field of a model)
 from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import (
     CheckedResult,

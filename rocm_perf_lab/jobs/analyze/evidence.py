@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -71,6 +72,24 @@ class DetailedEvidence:
             return None
         best = max(sets, key=lambda sampling: (sampling.method is SamplingMethod.STOCHASTIC, sampling.samples))
         return with_code(best, saved_code_objects(self.recording.code_objects)[0])
+
+    @property
+    def symbols(self) -> list[str]:
+        """Mangled names of the kernels: traced ones by cycles, then sampled ones by samples."""
+        sampled = [kernel.name for kernel in self.sampling.kernels] if self.sampling is not None else []
+        return list(dict.fromkeys([*(one.mangled_name for one in self.traced), *sampled]))
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the symbols whose mangled or demangled name matches a regular expression.
+
+        Raises:
+            LabError: The pattern is invalid.
+        """
+        try:
+            wanted = re.compile(pattern)
+        except re.error as error:
+            raise LabError(f"invalid regular expression {pattern!r}: {error}", where="--kernel") from error
+        return [name for name in self.symbols if wanted.search(name) or wanted.search(demangle(name))]
 
     def thread_trace(self, symbol: str) -> AttTrace | str | None:
         """Return the trace of a kernel, the reason why there is none, or None if the recording has no thread trace."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from rocm_perf_lab.analysis.roofline import Unavailable
+from rocm_perf_lab.analysis.sample_account import sampled_kernel
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.analyze.choice import choose_kernel
@@ -15,9 +16,11 @@ from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis, analyze_t
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
+from rocm_perf_lab.profiling.selection import ProfileError
 from rocm_perf_lab.rocprof.loading import load_recording, read_counter_passes
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.observed import ObservedTarget
+from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,9 +130,19 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
     recording, trace = evidence.recording, run.trace
     counted = (*run.counter_passes, *(read_counter_passes(request.counters) if request.counters else ()))
     gpu = _gpu(request, recording, trace, counted)
-    chosen = choose_kernel(request, evidence, trace, gpu.target, HELPERS)
+    try:
+        chosen = choose_kernel(request, evidence, trace, gpu.target, HELPERS)
+    except ProfileError:
+        if request.kernel is not None and evidence.matching(request.kernel):
+            return _without_dispatches(request, evidence, directory)
+        raise
     symbol = chosen.kernel.mangled_name
     att, samples = _thread_trace(request, evidence, symbol), evidence.sampling
+    details = list(evidence.notes)
+    if samples is not None and sampled_kernel(samples, symbol) is None:
+        names = ", ".join(short_name(kernel.name, 40) for kernel in samples.kernels[:3]) or "no kernel"
+        details.append(f"the PC samples are of {names}: select it with --kernel")
+        samples = None
     forget_results(directory, passes=False)
     found = analyze_traces(
         [trace],
@@ -148,7 +161,14 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
     )
     reason = found.diagnosis.thread_trace
     untraced = [f"no thread trace: {reason.reason}"] if isinstance(reason, Unavailable) and att != NO_THREAD_TRACE else []
-    notes = (*chosen.notes, *untraced, *_several_runs(recording, trace), *recording.notes, *evidence.notes, *found.profile.notes)
+    notes = (
+        *chosen.notes,
+        *untraced,
+        *_several_runs(recording, trace),
+        *recording.notes,
+        *details,
+        *found.profile.notes,
+    )
     return RecordingAnalysis(recording.files, found.overview, found, None, samples, tuple(dict.fromkeys(notes)))
 
 

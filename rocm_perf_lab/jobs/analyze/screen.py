@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rocm_perf_lab.analysis.sample_account import sampled_kernel
 from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines
 from rocm_perf_lab.jobs.show_ledger import duration_text, labelled, ledger_lines
 from rocm_perf_lab.toolchain.kernel_names import short_name
@@ -96,9 +97,17 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
         text += f"{traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle; {traced.hidden_fraction:.0%} hidden"
         lines += labelled("traced", f"{text} by other wavefronts", width)
     if samples is not None:
-        kernels = f"{len(samples.kernels):,} kernel{'' if len(samples.kernels) == 1 else 's'}"
-        lines += labelled("sampled", f"{samples.samples:,} PC samples of {kernels} ({samples.method})", width)
+        own = sampled_kernel(samples, _symbol(found))
+        count = own.samples if own is not None else 0
+        text = f"{count:,} PC samples ({samples.method}), {count / max(samples.samples, 1):.0%} of those of all kernels"
+        lines += labelled("sampled", text, width)
     return lines
+
+
+def _symbol(found: RecordingAnalysis) -> str | None:
+    if found.kernel is not None:
+        return found.kernel.profile.kernel.mangled_name
+    return found.detail.mangled_name if found.detail is not None else None
 
 
 def _time(diagnosis: Diagnosis, time_kind: str, errors: TimingErrors | None) -> str:
