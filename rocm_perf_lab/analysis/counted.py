@@ -74,10 +74,12 @@ class CountedEvents:
     def imbalance(self, name: str) -> float | None:
         """Return the busiest instance of a counter relative to the mean one; None if it was not recorded per instance.
 
+        Emulated channels are samples of a few lines: their imbalance is not significant.
+
         Args:
             name: Counter without a suffix, for example TCC_REQ.
         """
-        pair = self.together(f"{name}_avr", f"{name}_max")
+        pair = None if self.emulated else self.together(f"{name}_avr", f"{name}_max")
         return pair[1] / pair[0] if pair and pair[0] else None
 
 

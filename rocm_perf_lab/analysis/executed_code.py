@@ -32,6 +32,7 @@ _STORED_SECOND = ("global_store", "flat_store", "scratch_store", "global_atomic"
 _NO_DESTINATION = ("global_store", "flat_store", "scratch_store", "buffer_store", "tbuffer_store", "ds_write", "ds_store",
                    "s_cmp", "s_bitcmp", "s_waitcnt", "s_barrier", "s_branch", "s_cbranch", "s_endpgm", "s_nop")  # fmt: skip
 
+_READS_SCC = ("s_cselect", "s_cmov", "s_addc", "s_subb")
 _LONGEST_CODE = 20_000
 _MOST_LOOPS = 6
 """Nested loops around a use that may bring a definition back."""
@@ -232,6 +233,8 @@ def _operands(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]
     sources = frozenset().union(*parts[1:]) if len(parts) > 1 else nothing
     if "accumulate" in mnemonic or "fmac" in mnemonic or "_mac_" in mnemonic or "dot2c" in mnemonic:
         sources |= parts[0]
+    if mnemonic.startswith(_READS_SCC):
+        sources |= {"scc"}
     return parts[0] | (frozenset({"scc"}) if kind == "salu" else nothing), sources, nothing
 
 

@@ -84,7 +84,9 @@ def fuse(
     losses = tuple(_loss(part, duration_ns, left) for part in parts)
     unexplained = max(0.0, left - sum(loss.share for loss in losses))
     has_evidence = any(account.units or account.losses for account in accounts if account.source not in _STATIC)
-    found = judge(roof, losses, unexplained, has_evidence=has_evidence, saw_lanes=_saw_lanes(accounts))
+    found = judge(
+        roof, losses, unexplained, has_evidence=has_evidence, saw_lanes=_saw_lanes(accounts), saw_code=_saw_code(accounts)
+    )
     return Ledger(
         measured_ns=duration_ns,
         emulated=emulated,
@@ -102,6 +104,11 @@ def fuse(
 def _saw_lanes(accounts: Sequence[Account]) -> bool:
     """Return True if a source that knows idle lanes stated a use of units: a thread trace does not record lanes."""
     return any(account.units for account in accounts if account.source in (Source.COUNTERS, Source.PC_SAMPLES))
+
+
+def _saw_code(accounts: Sequence[Account]) -> bool:
+    """Return True if a source that knows the executed instructions stated a use of units."""
+    return any(account.units for account in accounts if account.source in _NARROW)
 
 
 def _is_outside(part: TimePart) -> bool:

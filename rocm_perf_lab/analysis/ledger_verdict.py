@@ -26,7 +26,7 @@ _LEAST_LOSS = 0.1
 _CLEAR_LOSS = 0.4
 """Share of the time from which a loss is clearly worth its removal."""
 _MOST_CONFIDENCE = 0.97
-_MOST_WITHOUT_LANES = 0.7
+_MOST_WITHOUT_LANES, _MOST_WITHOUT_CODE = 0.7, 0.78
 _STATIC_FACTS = 0.6
 """Factor of the confidence if only the launch and the code are known: their amounts assume that time scales with units."""
 COMMUNICATION = "communication between processes, not decidable from one process"
@@ -46,7 +46,13 @@ def near(roof: Roof) -> str:
 
 
 def judge(
-    roof: Roof | None, losses: Sequence[Loss], unexplained: float, *, has_evidence: bool, saw_lanes: bool = True
+    roof: Roof | None,
+    losses: Sequence[Loss],
+    unexplained: float,
+    *,
+    has_evidence: bool,
+    saw_lanes: bool = True,
+    saw_code: bool = True,
 ) -> LedgerVerdict:
     """Return the verdict.
 
@@ -56,6 +62,7 @@ def judge(
         unexplained: Share of the duration without a cause.
         has_evidence: False if only static facts are known.
         saw_lanes: False if idle lanes are unknown: busy units may then do useless work.
+        saw_code: False if the executed instructions are unknown: vector and scalar units may then compute addresses only.
     """
     losses = _ranked(losses)
     used = roof.utilisation if roof else 0.0
@@ -63,6 +70,8 @@ def judge(
     if roof is not None and (used >= _NEAR or (used >= _RATHER_NEAR and used >= 2 * largest)):
         second = max(largest, unexplained)
         most = _MOST_CONFIDENCE if saw_lanes or roof.unit == HardwareUnit.MATRIX else _MOST_WITHOUT_LANES
+        if not saw_code and roof.unit in (HardwareUnit.VALU, HardwareUnit.SALU):
+            most = min(most, _MOST_WITHOUT_CODE)
         return LedgerVerdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
     if losses and largest >= _LEAST_LOSS and unexplained <= _MOST_UNEXPLAINED and (has_evidence or losses[0].confidence >= _NEAR):
         sure = _of_loss(losses, used, unexplained)

@@ -29,10 +29,14 @@ _ABOVE_BENCHMARKS = 1.28
 """The same for the MALL, relative to the rate that benchmarks achieve: its theoretical peak is far above."""
 _COALESCED_LOOKUPS = 16.0
 """L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
+_SCATTERED_LOOKUPS, _SCATTERED_ACCESS = 20.0, 8.0
+"""Lookups per instruction that coalesced lanes cannot need, and the bytes per lane that such accesses have at most as a rule."""
 _WIDEST_ACCESS = 16.0
 """Bytes per lane of the widest vector memory instruction."""
 _IMBALANCED = 1.5
 """Traffic of the busiest channel relative to the mean from which channels are unequally loaded."""
+_SATURATED_CHANNEL = 0.6
+"""Busy share of the busiest channel from which it bounds the time."""
 _OVERFETCH = 1.25
 _LEAST_SCRATCH = 0.05
 _FULL_LANES = 0.95
@@ -114,7 +118,11 @@ class CountedKernel:
         accesses = self.counted.events("SQ_INSTS_VMEM")
         if accesses is None:
             return None
-        return accesses * self.wave_size * (self.lane_bytes if self.lane_bytes is not None else _WIDEST_ACCESS)
+        if self.lane_bytes is not None:
+            return accesses * self.wave_size * self.lane_bytes
+        lookups = self.counted.events("TCP_TOTAL_CACHE_ACCESSES_sum")
+        scattered = lookups is not None and accesses > 0 and lookups / accesses > _SCATTERED_LOOKUPS
+        return accesses * self.wave_size * (_SCATTERED_ACCESS if scattered else _WIDEST_ACCESS)
 
     @property
     def scratch_traffic(self) -> float:
@@ -170,8 +178,8 @@ def _bandwidth(kernel: CountedKernel, roof: MemoryRoof, rate: float, traffic: fl
     busy = min(1.0, rate / achievable)
     hottest = _channel_imbalance(kernel, roof.level)
     waste = list(_wasted_traffic(kernel, roof.level, busy, traffic))
-    if hottest >= _IMBALANCED:
-        full = min(1.0, busy * hottest)
+    full = min(1.0, busy * hottest)
+    if hottest >= _IMBALANCED and full >= _SATURATED_CHANNEL:
         text += f"; its busiest channel has {hottest:.1f} times the mean traffic"
         waste.append(Waste(Cause.CHANNEL_IMBALANCE, full - busy, f"channels of {roof.level} are unequally loaded", 0.7))
         busy = full

@@ -181,7 +181,7 @@ class EmulatorDevice:
             )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**timing.counters, **result.counters}
-        wanted = {name: float(values[name]) for name in counters if name in values} | _channel_loads(values, counters)
+        wanted = {name: float(values[name]) for name in counters if name in values}
         durations = [timing.duration_ns] * runs
         record = launch_record(self._target, self.identity, launch, durations, wanted, result.sample_seed)
         write_database(database, record)
@@ -193,18 +193,6 @@ class EmulatorDevice:
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
-
-
-def _channel_loads(values: Mapping[str, float], counters: Sequence[str]) -> dict[str, float]:
-    """Return the values of the busiest and the mean L2 channel, as `TCC_REQ_max` and `TCC_REQ_avr`, for requested sums."""
-    sums = {name.removesuffix("_sum") for name in counters if name.startswith("TCC_") and name.endswith("_sum")}
-    channels: dict[str, list[float]] = {}
-    for name, value in values.items():
-        counter, bracket, _ = name.partition("[")
-        if bracket and counter in sums:
-            channels.setdefault(counter, []).append(float(value))
-    busiest = {f"{counter}_max": max(found) for counter, found in channels.items()}
-    return busiest | {f"{counter}_avr": sum(found) / len(found) for counter, found in channels.items()}
 
 
 def _clock_mode(clock: str | int, target: Target) -> ClockMode:
