@@ -51,6 +51,7 @@ _WORKGROUP_BUDGET = 400_000
 _SHAPE_BUDGET = 4_000_000
 _BUDGET_FACTOR = 50
 _FEWEST_WORKGROUPS = 16
+_MOST_PAGES = 1 << 18
 _SHAPES_OF_GOAL = {"wide": 2, "elements": 2, "int": 1, "edge": 1, "bytes": 2, "middle": 2}
 _NEARLY_AS_LONG = frozenset({"elements", "int", "bytes"})
 """Goals of shapes whose loops are too long if those of the largest shape exceed the budget of one workgroup."""
@@ -214,6 +215,8 @@ class LargeTrials:
             session.run(workgroup)
             ran.append(workgroup)
             spent += session.instructions[workgroup]
+            if session.accessed_pages > _MOST_PAGES:
+                raise NotDecided(f"{len(ran)} workgroups access more than {_MOST_PAGES:,} pages")
             if spent > _SHAPE_BUDGET and len(ran) < min(_FEWEST_WORKGROUPS, len(workgroups)):
                 raise NotDecided(f"{len(ran)} workgroups execute more than {_SHAPE_BUDGET:,} instructions")
             if spent > _SHAPE_BUDGET:

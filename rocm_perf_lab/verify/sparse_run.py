@@ -259,6 +259,11 @@ class SparseSession:
                     self.is_overlapping |= known is not None and bool((known & changed).any())
                     self._written[name, page] = changed if known is None else known | changed
 
+    @property
+    def accessed_pages(self) -> int:
+        """Number of pages in memory."""
+        return sum(len(pages) for pages in self._accessed.values())
+
     def written_pages(self) -> dict[tuple[str, int], NDArray[np.bool_]]:
         """Return the changed bytes, (PAGE_BYTES,), of each changed page, by buffer and page."""
         return dict(self._written)
