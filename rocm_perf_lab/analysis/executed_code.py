@@ -33,6 +33,7 @@ _NO_DESTINATION = ("global_store", "flat_store", "scratch_store", "buffer_store"
                    "s_cmp", "s_bitcmp", "s_waitcnt", "s_barrier", "s_branch", "s_cbranch", "s_endpgm", "s_nop")  # fmt: skip
 
 _READS_SCC = ("s_cselect", "s_cmov", "s_addc", "s_subb")
+_KEEPS_SCC = ("s_mul_", "s_mov", "s_cselect", "s_cmov", "s_sext", "s_brev", "s_ff", "s_flbit", "s_pack", "s_getreg", "s_setreg")
 _LONGEST_CODE = 20_000
 _MOST_LOOPS = 6
 """Nested loops around a use that may bring a definition back."""
@@ -235,7 +236,11 @@ def _operands(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]
         sources |= parts[0]
     if mnemonic.startswith(_READS_SCC):
         sources |= {"scc"}
-    return parts[0] | (frozenset({"scc"}) if kind == "salu" else nothing), sources, nothing
+    return (
+        parts[0] | (frozenset({"scc"}) if kind == "salu" and not mnemonic.startswith(_KEEPS_SCC) else nothing),
+        sources,
+        nothing,
+    )
 
 
 def _registers(text: str) -> frozenset[str]:

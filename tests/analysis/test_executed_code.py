@@ -81,6 +81,19 @@ def test_a_hash_of_integers_is_useful_if_it_is_stored() -> None:
     assert found.overhead["valu"] == 0.0
 
 
+def test_a_condition_that_selects_a_stored_value_is_useful() -> None:
+    found = code(
+        ("s_and_b32 s5, s3, 1", 9),
+        ("s_cmp_eq_u32 s5, 0", 9),
+        ("s_mul_i32 s12, s4, s4", 9),  # does not change SCC
+        ("s_cselect_b32 s0, s0, s12", 9),
+        ("v_mov_b32_e32 v1, s0", 1),
+        ("global_store_dword v0, v1, s[6:7]", 1),
+    )
+
+    assert found.overhead == {"valu": 0.0, "salu": 0.0}
+
+
 def test_matrix_operands_are_data() -> None:
     found = code(
         ("v_cvt_f16_f32_e32 v0, v4", 1),
