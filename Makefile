@@ -45,7 +45,7 @@ bench: $(READY)
 
 # Measure the figures that README and docs quote, on an idle machine from a clean checkout, and rewrite the pages.
 figures: $(READY)
-	for benchmark in "slice" "overhead" "emulator" "self_consistency" "ranking" "bottlenecks" "spaces" "profiling --dispatches 100000 1000000" \
+	for benchmark in "slice" "overhead" "emulator" "self_consistency" "ranking" "ledger" "spaces" "profiling --dispatches 100000 1000000" \
 		"comparison --pairs 500" "noise --seeds 3" "landscapes --seeds 3" "optimizer --mutants 0" \
 		"landscapes --seeds 3 --data tests/data/landscapes --json benchmarks/results/landscapes_development.json" "replay --gibibytes 1 --processes 20"; \
 		do $(BIN)/python -m benchmarks.$$benchmark || echo "exit code $$?: $$benchmark"; done

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import RESULTS, Publisher
 from benchmarks.ledger.development import DEVELOPMENT
-from benchmarks.ledger.diagnosing import EvidenceKind, diagnose_case
+from benchmarks.ledger.diagnosing import DiagnosedCase, EvidenceKind, diagnose_case
 from benchmarks.ledger.report import CASE_COLUMNS, case_data, case_rows, figures, misses
 from benchmarks.ledger.unseen import UNSEEN
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.ledger.cases import Case
-    from benchmarks.ledger.diagnosing import DiagnosedCase
+    from benchmarks.ledger.diagnosing import Answer
 
 SETS: Mapping[str, tuple[Case, ...]] = {"development": DEVELOPMENT, "unseen": UNSEEN}
 
@@ -56,18 +56,19 @@ def diagnose_all(cases: Sequence[Case], recordings: Path | None = None, processe
     """
     if processes == 1:
         return [diagnose_case(case, recordings) for case in cases]
-    # The inputs of a case are made by a lambda, which cannot be sent: a process looks the case up.
+    # The inputs of a case are made by a lambda, which cannot be sent: a process looks the case up and returns the other fields.
     with ProcessPoolExecutor(processes) as pool:
         futures = [pool.submit(_diagnose_named, *_place(case), recordings) for case in cases]
-        return [future.result() for future in futures]
+        return [DiagnosedCase(case, *future.result()) for case, future in zip(cases, futures, strict=True)]
 
 
 def _place(case: Case) -> tuple[str, int]:
     return next((name, cases.index(case)) for name, cases in SETS.items() if case in cases)
 
 
-def _diagnose_named(name: str, number: int, recordings: Path | None) -> DiagnosedCase:
-    return diagnose_case(SETS[name][number], recordings)
+def _diagnose_named(name: str, number: int, recordings: Path | None) -> tuple[float, float, tuple[Answer, ...]]:
+    found = diagnose_case(SETS[name][number], recordings)
+    return found.duration_us, found.processor_seconds, found.answers
 
 
 def _selected(options: argparse.Namespace) -> dict[str, tuple[Case, ...]]:

@@ -18,9 +18,16 @@ BINS = ((0.0, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 1.0))
 """Ranges of confidence of the calibration table; the last one includes 1."""
 CASE_COLUMNS = ("kernel, workgroups", "emulated, us", "expected", *EvidenceKind)
 _GOALS = {("unseen", EvidenceKind.ALL): "90 %"}
+_TITLES = {"unseen": "unseen set, seen afterwards"}
+"""`ledger_unseen.json` has the first run, after which rules and emulator were corrected."""
 _SURE = 0.8
 _NORMAL_95 = 1.96
 """Quantile of the normal distribution for an interval of 95 %."""
+_EVIDENCE_TEXTS = {
+    EvidenceKind.ALL: "counters and thread trace",
+    EvidenceKind.TRACE: "times and thread trace",
+    EvidenceKind.COUNTERS: "times and counters",
+}
 _EVIDENCE_KEYS = {EvidenceKind.ALL: "all", EvidenceKind.TRACE: "trace", EvidenceKind.COUNTERS: "counters"}
 
 
@@ -48,12 +55,15 @@ def figures(sets: Mapping[str, Sequence[DiagnosedCase]]) -> Iterator[Figure]:
     for name, cases in sets.items():
         for kind in EvidenceKind:
             right = sum(one.is_right(one.answer(kind)) for one in cases)
-            title = f"{name}: first line names the cause, {kind}"
+            title = f"ledger, {_TITLES.get(name, name)}: first line names the cause, {_EVIDENCE_TEXTS[kind]}"
             yield Figure(f"{name}_{_EVIDENCE_KEYS[kind]}", title, _share(right, len(cases)), _GOALS.get((name, kind), ""))
         for kind in EvidenceKind:
             yield _sure(name, cases, kind)
     for one in (one for name, cases in sets.items() if name == "unseen" for one in calibration(cases, EvidenceKind.ALL)):
-        title = f"unseen: right at a confidence of {one.low:.0%} to {one.high:.0%}, {EvidenceKind.ALL}"
+        title = (
+            f"ledger, {_TITLES['unseen']}: right at a confidence of {one.low:.0%} to {one.high:.0%}, "
+            f"{_EVIDENCE_TEXTS[EvidenceKind.ALL]}"
+        )
         yield Figure(f"calibration_{one.low * 100:.0f}", title, _share(one.right, one.verdicts))
 
 
@@ -113,7 +123,7 @@ def _cell(one: DiagnosedCase, answer: Answer) -> str:
 def _sure(name: str, cases: Sequence[DiagnosedCase], kind: EvidenceKind) -> Figure:
     answers = [(one.answer(kind), one.is_right(one.answer(kind))) for one in cases]
     sure = [right for answer, right in answers if answer.found != "undecided" and answer.confidence >= _SURE]
-    title = f"{name}: wrong at a confidence of {_SURE:.0%} or more, {kind}"
+    title = f"ledger, {_TITLES.get(name, name)}: wrong at a confidence of {_SURE:.0%} or more, {_EVIDENCE_TEXTS[kind]}"
     return Figure(f"{name}_{_EVIDENCE_KEYS[kind]}_sure_wrong", title, _share(len(sure) - sum(sure), len(sure)), "10 %")
 
 

@@ -1,4 +1,4 @@
-"""Unseen set: written without knowledge of the rules' text, labelled before it ran and after the rules were frozen.
+"""Unseen set: labelled before it ran, hidden from the authors of the rules, and run once after the rules were frozen.
 
 The kernels imitate the style of other people: ported CUDA suites, a templated inference library, C codecs, scientific codes,
 coursework. The limits behind the labels are those of `development`.
@@ -88,11 +88,13 @@ UNSEEN = (
     Case("near matrix cores", _TENSORS, "two_layers_64", (3 * CUS, 1, 1), 256,
          "32 matrix instructions of 16 clocks per wavefront and block: 512 clocks of a SIMD beside 64 vector instructions (128 "
          "to 256) and 16 LDS reads of 4; 3 wavefronts per SIMD; the next block is loaded meanwhile",
-         lambda: (halves(3 * CUS * 128 * 64), halves(64 * 64 * 64), reals(64 * 64), room(3 * CUS * 2048), np.int32(64))),
+         lambda: (halves(3 * CUS * 128 * 64), halves(64 * 64 * 64), reals(64 * 64), room(3 * CUS * 2048), np.int32(64)),
+         miss="the kernel reaches 53 % of the matrix cores: the label overlooked barriers and the stores to LDS"),
     Case("near salu", _SCIENCE, "modular_power", (FULL, 1, 1), 256,
          "all arithmetic is uniform: 10 scalar instructions of 4 clocks per bit and wavefront, 8 wavefronts share the scalar "
          "port of a SIMD: 320 clocks for a chain of 80",
-         lambda: (integers(FULL * 4, 1 << 32), room(FULL * 4, np.uint32), np.uint32(0xC3A5F00D), np.int32(12))),
+         lambda: (integers(FULL * 4, 1 << 32), room(FULL * 4, np.uint32), np.uint32(0xC3A5F00D), np.int32(12)),
+         miss="scalar instructions beside no vector work are the work, which the ledger takes for overhead"),
     # --- launch
     Case("launch_overhead", _PORTED, "bn_finalize", (1, 1, 1), 64,
          "64 channels of 2 partial sums: 4 loads of 256 bytes, about 1 us with the start; an empty dispatch lasts 2.4 us",
@@ -120,7 +122,8 @@ UNSEEN = (
     Case("memory_latency", _PORTED, "moving_energy", (CUS, 1, 1), 256,
          "every tile is loaded, waited for and used between barriers: 1 KiB per CU and 600 clocks or more, 1.7 B/clk of 8.6. "
          "The grid leaves 1 wavefront per SIMD: more workgroups would hide it as well",
-         lambda: (reals(CUS * 256 * 128), room(CUS * 256), np.int32(128)), also=_GRID),
+         lambda: (reals(CUS * 256 * 128), room(CUS * 256), np.int32(128)), also=_GRID,
+         miss="the emulator reported the noise of its sample as imbalance of the L2 channels, corrected afterwards"),
     Case("memory_latency", _SCIENCE, "replay_log", (2 * CUS, 1, 1), 512,
          "each block of 256 bytes names the next one: 226 clocks of L2 and 60 of issue; 16 wavefronts have 14 B/clk of 43, "
          "twice the wavefronts would halve the time, independent loads third it",
@@ -169,7 +172,8 @@ UNSEEN = (
          lambda: (reals(2 * FULL * 4096), np.int32(3))),
     Case("lds_bank_conflicts", _CODECS, "integral_rows", (2 * CUS, 1, 1), 256,
          "a lane per row of 32 words: 32 lanes on one bank, 64 clocks instead of 2 for 8 x 64 accesses",
-         lambda: (reals(2 * CUS * 8192), room(2 * CUS * 8192), np.int32(8))),
+         lambda: (reals(2 * CUS * 8192), room(2 * CUS * 8192), np.int32(8)),
+         miss="the compiler keeps a row in registers between the repeats; a tenth of the expected conflicts remains"),
     Case("lds_latency", _CODECS, "follow_prefixes", (2 * CUS, 1, 1), 256,
          "chains of about 58 LDS reads that all lanes share: 64 clocks each and 50 of dependent instructions; 8 wavefronts per "
          "CU use 16 of 110 clocks of LDS. 30 KiB of LDS admit no more: occupancy is equal",
@@ -220,7 +224,8 @@ UNSEEN = (
     Case("uncoalesced_access", _COURSE, "matmul_v0", (2, 512, 1), 256,
          "lanes read rows of A that are 2 KiB apart: 64 lines for 256 bytes in every step, 64 clocks of the address pipe "
          "beside 4 for B, which all lanes share, and half a clock for the FMA",
-         lambda: (reals(512 * 512), reals(512 * 512), room(512 * 512), np.int32(512))),
+         lambda: (reals(512 * 512), reals(512 * 512), room(512 * 512), np.int32(512)),
+         miss="the emulator reported the noise of its sample as imbalance of the L2 channels, corrected afterwards"),
     Case("atomic_contention", _COURSE, "dot_v0", (FULL, 1, 1), 256,
          "every lane adds to one of two words of one line: 32 lanes each, 20 clocks per further lane: 4 x 9,728 x 1,200 clocks",
          lambda: (integers(FULL * 1024, 100, np.int32), integers(FULL * 1024, 100, np.int32), room(2, np.uint64), np.int32(4))),
@@ -232,7 +237,8 @@ UNSEEN = (
          "10 accesses of one byte per lane, 7 if neighbours are joined: 28 clocks or more of the address pipe, 30 vector "
          "instructions need 15; 8 MiB. A full address pipe is also its roof",
          lambda: (integers(2056 * 4104, 2, np.uint8), room(2056 * 4104, np.uint8), np.int32(4104), np.int32(16)),
-         also=("near vmem issue", "near vector_l1")),
+         also=("near vmem issue", "near vector_l1"),
+         miss="16 us are too short for the label: the address pipe needs 6.6 of them"),
     Case("small_grid", _COURSE, "integrate", (32, 1, 1), 256,
          "32 workgroups on 304 CUs, 2,000 samples per work-item",
          lambda: (room(32 * 256), np.float32(1e-5), np.int32(2000))),
@@ -246,7 +252,8 @@ UNSEEN = (
          "four 64-bit divisions with remainder per element of 4 bytes: 200 instructions or more (100 clocks) for 512 bytes (60 "
          "clocks of the MALL); all vector slots are busy, which is a roof as well",
          lambda: (reals(8 * 20 * 24 * 32 * 68), room(8 * 20 * 24 * 32 * 64), np.uint64(8 * 20 * 24 * 32 * 64), np.uint64(20),
-                  np.uint64(24), np.uint64(32), np.uint64(64), np.uint64(4)), also=("near valu",)),
+                  np.uint64(24), np.uint64(32), np.uint64(64), np.uint64(4)), also=("near valu",),
+         miss="64-bit divisions of small numbers take a path of 32 bits: the kernel is at the roof of memory, as found"),
     Case("small_grid", _COURSE, "maximum_v0", (1, 1, 1), 1024,
          "one workgroup reads 4 MiB: one CU of 304 at what it keeps in flight, 100 us and more",
          lambda: (reals(1 << 20), room(1), np.int32(1 << 20))),
