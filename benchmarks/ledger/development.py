@@ -135,7 +135,7 @@ DEVELOPMENT = (
          "dispatch lasts 2.4 us",
          lambda: (reals(1024), room(1), np.int32(1024), np.float32(1))),
     Case("small_grid", _DATA, "sum_squares", (40, 1, 1), 256,
-         "40 of 304 CUs read 64 MiB; all would share the 8.6 B/clk of the MALL, a CU alone is limited to what it keeps in "
+         "40 of 304 CUs read 64 MiB; all would share the 8.6 B/clk of the MALL, a CU alone has few loads in "
          "flight",
          lambda: (reals(1 << 24), room(40 * 256), np.int32(1 << 22))),
     Case("small_grid", _ML, "decode_attention", (32, 1, 1), 256,
@@ -155,7 +155,7 @@ DEVELOPMENT = (
          lambda: (integers(2 * CUS * 8192, 14336, np.int32), room(14336, np.uint32), np.int32(8192))),
     Case("low_occupancy", _PHYSICS, "weighted_chains", (FULL, 1, 1), 256,
          "244 registers: 2 of 8 wavefronts per SIMD; each waits for one row of 256 bytes in L2 (226 clocks) per step: 7 B/clk "
-         "of 43; 8 wavefronts per SIMD would take a quarter of the time, at 27 B/clk",
+         "of 43; 8 wavefronts per SIMD would need a quarter of the time, at 27 B/clk",
          lambda: (integers(1 << 19, 1 << 30), reals(240 * 64), room(FULL * 256), np.int32(150), np.uint32(8191))),
     # --- memory
     Case("memory_latency", _PHYSICS, "markov_chains", (CUS, 1, 1), 1024,

@@ -42,7 +42,7 @@ class CalibrationBin:
 
 
 def case_rows(cases: Sequence[DiagnosedCase]) -> dict[str, tuple[str, ...]]:
-    """Return a row for each case: what was expected, and what was found with which confidence."""
+    """Return a row for each case: expected and found first lines, with confidence."""
     rows = {}
     for one in cases:
         found = (_cell(one, one.answer(kind)) for kind in EvidenceKind)
@@ -79,7 +79,7 @@ def calibration(cases: Sequence[DiagnosedCase], kind: EvidenceKind) -> list[Cali
 
 
 def misses(cases: Sequence[DiagnosedCase]) -> Iterator[str]:
-    """Yield a line for each wrong first line: evidence, what was expected and found, and the reason if it is known."""
+    """Yield a line for each wrong first line: evidence, expected and found first lines, and the reason if it is known."""
     for one in cases:
         for answer in one.answers:
             if not one.is_right(answer):

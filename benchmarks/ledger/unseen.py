@@ -94,7 +94,7 @@ UNSEEN = (
          "all arithmetic is uniform: 10 scalar instructions of 4 clocks per bit and wavefront, 8 wavefronts share the scalar "
          "port of a SIMD: 320 clocks for a chain of 80",
          lambda: (integers(FULL * 4, 1 << 32), room(FULL * 4, np.uint32), np.uint32(0xC3A5F00D), np.int32(12)),
-         miss="scalar instructions beside no vector work are the work, which the ledger takes for overhead"),
+         miss="scalar instructions beside no vector work are the work, which the ledger calls overhead"),
     # --- launch
     Case("launch_overhead", _PORTED, "bn_finalize", (1, 1, 1), 64,
          "64 channels of 2 partial sums: 4 loads of 256 bytes, about 1 us with the start; an empty dispatch lasts 2.4 us",
@@ -253,9 +253,9 @@ UNSEEN = (
          "clocks of the MALL); all vector slots are busy, which is a roof as well",
          lambda: (reals(8 * 20 * 24 * 32 * 68), room(8 * 20 * 24 * 32 * 64), np.uint64(8 * 20 * 24 * 32 * 64), np.uint64(20),
                   np.uint64(24), np.uint64(32), np.uint64(64), np.uint64(4)), also=("near valu",),
-         miss="64-bit divisions of small numbers take a path of 32 bits: the kernel is at the roof of memory, as found"),
+         miss="64-bit divisions of small numbers use a path of 32 bits: the kernel is at the roof of memory, as found"),
     Case("small_grid", _COURSE, "maximum_v0", (1, 1, 1), 1024,
-         "one workgroup reads 4 MiB: one CU of 304 at what it keeps in flight, 100 us and more",
+         "one workgroup reads 4 MiB: one CU of 304 limited by its loads in flight, 100 us and more",
          lambda: (reals(1 << 20), room(1), np.int32(1 << 20))),
     Case("memory_latency", _COURSE, "chain_rows", (CUS, 1, 1), 1024,
          "every row of 256 bytes names the next one, 1 MiB in L2: 226 clocks and 60 of issue per step; 16 wavefronts have 14 "
@@ -263,7 +263,7 @@ UNSEEN = (
          lambda: (integers(1 << 18, 1 << 30, np.int32), room(CUS * 1024, np.int32), np.int32(300), np.int32(4096))),
     Case("low_occupancy", _COURSE, "follow_samples", (FULL, 1, 1), 256,
          "224 coefficients in registers leave 2 of 8 wavefronts per SIMD, which wait for one row of 256 bytes in L2 per step: "
-         "7 B/clk of 43; 8 wavefronts would take a quarter of the time",
+         "7 B/clk of 43; 8 wavefronts would need a quarter of the time",
          lambda: (integers(1 << 18, 1 << 30, np.int32), reals(224 * 64), room(FULL * 256), np.int32(150), np.int32(4096))),
     Case("tail", _COURSE, "sorted_jobs", (2 * FULL, 1, 1), 256,
          "costs grow with the square of the number of the workgroup, 14 rounds on average, and the last 40 have 400: they "
