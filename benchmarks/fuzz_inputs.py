@@ -168,7 +168,7 @@ def _traced(scratch: Path) -> dict[str, bytes]:
 
 
 def _by_kind(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """Return the files of a thread trace by what they are."""
+    """Return the files of a thread trace by kind."""
     kinds: dict[str, tuple[str, ...]] = {}
     for name in files:
         base = name.rpartition("/")[2]

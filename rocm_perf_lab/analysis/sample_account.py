@@ -251,7 +251,7 @@ def _as_sampled(row: InstructionRow) -> SampledInstruction:
 
 
 def _pending_in_trace(instructions: Sequence[SampledInstruction], traced: ThreadTrace | None) -> dict[int, Pending]:
-    """Return what each wait waited for longest in a thread trace of the same code."""
+    """Return the main cause of each wait in a thread trace of the same code."""
     longest: dict[tuple[int | str, str], InstructionRow] = {}
     for charge in traced.charges if traced else ():  # by descending cycles
         longest.setdefault((charge.victim.address, charge.victim.text), charge.cause)

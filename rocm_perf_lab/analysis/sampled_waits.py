@@ -1,4 +1,4 @@
-"""What the waits of a sampled kernel wait for, from its code: the operations that are outstanding at each `s_waitcnt`.
+"""Operations that are outstanding at each `s_waitcnt` of a sampled kernel, from its code.
 
 The code is followed in address order, and every loop twice, so that a wait at the start of a loop finds the operations of the
 previous iteration. Without the whole code, the counters that the wait names tell the kind of operation, but not which one.

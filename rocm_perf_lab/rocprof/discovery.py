@@ -1,4 +1,4 @@
-"""Discovery of recorded files: what each given file, and each file in a given directory, contains.
+"""Discovery of recorded files: contents of the given files and of all files in given directories.
 
 Files are classified by content; names decide only where the content is ambiguous. A directory with a decoded thread trace or with
 PC samples of the trace viewer is one item.
@@ -248,7 +248,7 @@ def _kind_of_json(path: Path, *, given: bool) -> FileKind | str | None:
 
 
 def _reason_of_database(path: Path) -> str:
-    """Return what an SQLite file is, or why a file cannot be opened as one."""
+    """Return the kind of an SQLite file, or the reason why a file cannot be opened as one."""
     try:
         with settled(path) as file:
             connection = open_read_only(file)

@@ -48,7 +48,7 @@ _ALL_LANES = (1 << _LANES) - 1
 
 @dataclass(frozen=True)
 class InstructionKey:
-    """Identity of a sampled instruction; None for what the format does not state."""
+    """Identity of a sampled instruction; None if the format does not state it."""
 
     code_object: int | None
     address: int | None

@@ -30,7 +30,7 @@ class PcSamplesError(LabError):
 
 
 class SamplingMethod(StrEnum):
-    """How samples were taken."""
+    """Method by which samples were taken."""
 
     HOST_TRAP = "host_trap"
     STOCHASTIC = "stochastic"
@@ -121,7 +121,7 @@ class SampledInstruction:
 
 @dataclass(frozen=True)
 class ArbiterState:
-    """What the arbiter of the sampled SIMD did in the sampled cycles, over all samples that state it.
+    """Activity of the arbiter of the sampled SIMD in the sampled cycles, over all samples that state it.
 
     A pipe `issued` if an instruction of any wavefront entered it, and `refused` if it could not accept one.
     """

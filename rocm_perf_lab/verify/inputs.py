@@ -345,7 +345,8 @@ def _not_finite(values: NDArray[np.float64], kind: Inputs, rng: np.random.Genera
         case _:
             signs = rng.choice([-1.0, 1.0], (*values.shape[:-1], 1) if values.ndim > 1 else (1,))
             zeros = np.copysign(0.0, rng.choice([-1.0, 1.0], values.shape))
-            return np.where(drawn < _SHARE_OF_SIGNED_ZEROS, zeros, np.abs(values) * signs)
+            signed: NDArray[np.float64] = np.where(drawn < _SHARE_OF_SIGNED_ZEROS, zeros, np.abs(values) * signs)
+            return signed
 
 
 def _cancelling(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
