@@ -97,7 +97,7 @@ class DetailedEvidence:
         if not directories:
             return None
         try:
-            return read_kernel_trace(list(dict.fromkeys(directories)), symbol)
+            return read_kernel_trace(list(dict.fromkeys(directories)), symbol, code_objects=self.recording.code_objects)
         except LabError as error:
             return error.what
 

@@ -212,5 +212,5 @@ def _thread_trace(request: AnalyzeRequest, evidence: DetailedEvidence, symbol: s
     from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
     if request.att is not None:
-        return read_kernel_trace(request.att, symbol)
+        return read_kernel_trace(request.att, symbol, code_objects=evidence.recording.code_objects)
     return evidence.thread_trace(symbol) or NO_THREAD_TRACE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.rocprof.att.code import read_code
 from rocm_perf_lab.rocprof.att.content import AttError
 from rocm_perf_lab.rocprof.att.reader import DIRECTORY, read_directory
+from rocm_perf_lab.rocprof.att.source_lines import with_source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace
 
 CODE_FILE = "code.json"
+_SAVED_CODE = "*code_object_id_*.out"
 _NAMED = 3
 _DIRECTORY_REMEDY = "pass the output directory of rocprofv3 --att -d"
 
@@ -50,17 +52,19 @@ def find_directories(path: Path) -> tuple[Path, ...]:
     )
 
 
-def read_kernel_trace(path: Path | Sequence[Path], symbol: str) -> AttTrace:
+def read_kernel_trace(path: Path | Sequence[Path], symbol: str, *, code_objects: Sequence[Path] = ()) -> AttTrace:
     """Return the trace of one kernel among the decoded directories at or below `path`.
 
     The name may be mangled, or demangled as in CSV, with or without parameters. Of several directories with wavefronts of the
     kernel, the earliest dispatch is omitted, because its caches and translations are cold, and the one with the median cycles of
     the others is used; a note names the rest. If no directory names the kernel, the first with any wavefronts is used.
-    Wavefronts of the other directories, timelines and curves are not read, and unreadable directories are ignored.
+    Wavefronts of the other directories, timelines and curves are not read, and unreadable directories are ignored. Source lines
+    that the decoder did not write come from code objects: those next to the directory, then `code_objects`.
 
     Args:
         path: Output directory of rocprofv3, a decoded directory or its code.json; or several decoded directories.
         symbol: Name of the kernel.
+        code_objects: Further code objects of the run.
 
     Raises:
         AttError: There is no decoded directory, or none is readable.
@@ -81,12 +85,14 @@ def read_kernel_trace(path: Path | Sequence[Path], symbol: str) -> AttTrace:
     of_name = [f for f, code in codes.items() if any(one.name.partition("(")[0] == short for one in code.kernels)]
     alike = of_kernel or of_name
     candidates = _by_preference({directory: codes[directory] for directory in alike or codes}, is_known=bool(alike))
-    chosen = first = read_directory(candidates[0], curves=False)
-    for directory in candidates[1:]:
-        if chosen.waves:
+    used, chosen = candidates[0], read_directory(candidates[0], curves=False)
+    for directory in candidates[1:] if not chosen.waves else ():
+        other = read_directory(directory, curves=False)
+        if other.waves:
+            used, chosen = directory, other
             break
-        chosen = read_directory(directory, curves=False)
-    return _noted(chosen if chosen.waves else first, alike, refused)
+    beside = sorted(used.parent.glob(_SAVED_CODE))
+    return _noted(with_source_lines(chosen, (*beside, *code_objects)), alike, refused)
 
 
 def _by_preference(codes: Mapping[Path, Code], *, is_known: bool) -> list[Path]:
