@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.peaks import MeasuredPeaks
 
 _OF_PEERS = (
-    "the same run of all processes: the last one to enter a collective delays the others; balance their work before it",
-    "the application overview: how much of the communication computation hides, and how much is exposed",
+    "the process that enters last: record all processes and compare their times of this kernel; the others wait for the one"
+    " with the shortest, so balance the work before it",
 )
 _DOUBTED = 0.5
 """Largest confidence of a verdict that rests on an assumed GPU or an impossible clock."""

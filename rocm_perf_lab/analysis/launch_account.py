@@ -120,7 +120,7 @@ def fixed_launch_ns(target: Target) -> float:
 
 def _overhead(profile: Profile, duration_ns: float, share: float) -> TimePart:
     spent = fixed_launch_ns(profile.target) / 1000
-    text = f"the dispatch lasts {duration_ns / 1000:.2f} us, of which about {spent:.1f} us are its launch"
+    text = f"the dispatch lasts {duration_ns / 1000:.2f} us, one without work about {spent:.1f} us"
     return _part(Cause.LAUNCH_OVERHEAD, share, share, 0.6, text)
 
 

@@ -273,12 +273,12 @@ def _together(
 def _sum(parts: Sequence[MergedPart]) -> MergedPart:
     if len(parts) == 1:
         return parts[0]
-    first = max(parts, key=lambda part: part.share)
+    ordered = sorted(parts, key=lambda part: -part.share)
     return replace(
-        first,
+        ordered[0],
         share=sum(part.share for part in parts),
         gain=min(1.0, sum(part.gain for part in parts)),
-        evidence=tuple(dict.fromkeys(one for part in parts for one in part.evidence))[:_MOST_EVIDENCE],
+        evidence=tuple(dict.fromkeys(one for part in ordered for one in part.evidence))[:_MOST_EVIDENCE],
     )
 
 

@@ -23,13 +23,15 @@ it is the verdict unless the next loss exceeds it by the factor: a kernel this s
 _MOST_OF_IT = 0.4
 _MOST_UNEXPLAINED = 0.5
 _LEAST_LOSS = 0.1
+_NEARLY_ALL = 0.9
+"""Share of the time from which a loss is the verdict whatever its amount rests on: nothing else can be as large."""
 _CLEAR_LOSS = 0.4
 """Share of the time from which a loss is clearly worth its removal."""
 _MOST_CONFIDENCE = 0.97
 _MOST_WITHOUT_LANES, _MOST_WITHOUT_CODE = 0.7, 0.78
 _STATIC_FACTS = 0.6
 """Factor of the confidence if only the launch and the code are known: their amounts assume that time scales with units."""
-COMMUNICATION = "communication between processes, not decidable from one process"
+COMMUNICATION = "communication, whose time includes waiting for other processes"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def judge(
         if not saw_code and roof.unit in (HardwareUnit.VALU, HardwareUnit.SALU):
             most = min(most, _MOST_WITHOUT_CODE)
         return LedgerVerdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
-    if losses and largest >= _LEAST_LOSS and unexplained <= _MOST_UNEXPLAINED and (has_evidence or losses[0].confidence >= _NEAR):
+    is_known = has_evidence or bool(losses and (losses[0].confidence >= _NEAR or losses[0].share >= _NEARLY_ALL))
+    if losses and largest >= _LEAST_LOSS and unexplained <= _MOST_UNEXPLAINED and is_known:
         sure = _of_loss(losses, used, unexplained)
         return LedgerVerdict(str(losses[0].cause), sure if has_evidence else sure * _STATIC_FACTS)
     return LedgerVerdict(UNDECIDED, 0.0)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.counted import CountedEvents
+
 if TYPE_CHECKING:
-    from rocm_perf_lab.analysis.counted import CountedEvents
     from rocm_perf_lab.profiling.profile import Profile
 
 _MOST_PER_PASS = 8
+_DRAM_TRAFFIC = ("FETCH_SIZE", "WRITE_SIZE")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("DRAM traffic", ("FETCH_SIZE", "WRITE_SIZE")),
+    ("DRAM traffic", _DRAM_TRAFFIC),
     ("busy vector units and idle lanes", ("SQ_BUSY_CYCLES", "SQ_ACTIVE_INST_VALU", "SQ_THREAD_CYCLES_VALU")),
     ("busy matrix cores", ("SQ_BUSY_CYCLES", "SQ_VALU_MFMA_BUSY_CYCLES")),
     ("LDS and its bank conflicts", ("SQ_BUSY_CYCLES", "SQ_LDS_IDX_ACTIVE", "SQ_LDS_BANK_CONFLICT")),
@@ -34,7 +36,7 @@ _REPLACED = {
 
 def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...]:
     """Return one sentence per question that the recording's counters leave open, with the rocprofv3 option that answers it."""
-    known = {name.removesuffix("_sum") for one in counted.passes for name in one}
+    known = _names(counted)
     architecture = profile.target.architecture
     has_matrix = bool(profile.target.peaks.matrix_flops_per_cu_clock)
     sentences = []
@@ -49,6 +51,16 @@ def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...
             *sentences,
         )
     return tuple(sentences)
+
+
+def has_dram_traffic(profile: Profile) -> bool:
+    """Return whether the recording's counters state the bytes that the kernel read from DRAM and wrote to it."""
+    known = _names(CountedEvents.of(profile))
+    return all(_has(known, name) for name in _DRAM_TRAFFIC)
+
+
+def _names(counted: CountedEvents) -> set[str]:
+    return {name.removesuffix("_sum") for one in counted.passes for name in one}
 
 
 def _has(known: set[str], name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.cause_catalogue import cause_catalogue
 from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, HardwareUnit, Source, TimePart, UnitUse
+from rocm_perf_lab.analysis.missing_counters import has_dram_traffic
 from rocm_perf_lab.analysis.slow_accesses import QUEUED_CLOCKS
 from rocm_perf_lab.analysis.traced_lines import place_of
 
@@ -32,8 +33,7 @@ _PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
 _NANOSECONDS = 1e9
 _MEMORY_MISSING = (
-    "the bytes that the kernel moved: the trace sees latencies, not bandwidth; collect FETCH_SIZE and WRITE_SIZE "
-    "(rocprofv3 --pmc FETCH_SIZE WRITE_SIZE)"
+    "the bytes that the kernel moved, which a trace does not record: rocprofv3 --pmc FETCH_SIZE WRITE_SIZE -- APPLICATION"
 )
 _CONFIDENCE = {
     Cause.MEMORY_LATENCY: 0.85,
@@ -75,11 +75,12 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
     )
     memory = _memory_use(trace, budget, bandwidth, profile)
     waits_for_memory = any(part.cause in (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE) for part in losses)
+    needs_bytes = waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED)
     return Account(
         source=Source.THREAD_TRACE,
         losses=losses,
         units=units if memory is None else (*units, memory),
-        missing=_missing(trace, needs_bytes=waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED)),
+        missing=_missing(trace, needs_bytes=needs_bytes and not (profile is not None and has_dram_traffic(profile))),
         notes=_notes(trace, budget),
     )
 

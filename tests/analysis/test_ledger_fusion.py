@@ -156,6 +156,24 @@ def test_few_wavefronts_take_over_the_latency_that_more_would_hide() -> None:
     assert ledger.losses[0].gain == pytest.approx(0.8)
 
 
+def test_the_evidence_of_the_larger_part_of_a_cause_comes_first() -> None:
+    reason = Reassignment(Cause.SMALL_GRID, 0.5, (Cause.MEMORY_LATENCY,), evidence(Source.LAUNCH, "1 of 8 wavefronts"))
+    counted = Account(Source.COUNTERS, (part(Cause.SMALL_GRID, 0.1), part(Cause.MEMORY_LATENCY, 0.8)))
+
+    ledger = fuse((counted, Account(Source.LAUNCH, reassigned=(reason,))), 1000.0)
+
+    # 0.1 of idle units, and half of the latency of 0.8.
+    assert ledger.losses[0].share == pytest.approx(0.5)
+    assert [one.text for one in ledger.losses[0].evidence][:2] == ["1 of 8 wavefronts", "counters memory_latency"]
+
+
+def test_a_launch_alone_is_the_verdict_if_it_is_almost_all_of_the_time() -> None:
+    def verdict(share: float) -> str:
+        return fuse((Account(Source.LAUNCH, (part(Cause.LAUNCH_OVERHEAD, share, Source.LAUNCH, sure=0.6),)),), 1000.0).verdict
+
+    assert (verdict(1.0), verdict(0.6)) == ("launch_overhead", UNDECIDED)
+
+
 def test_a_proof_without_amount_supports_but_adds_nothing() -> None:
     code = Account(Source.CODE, (part(Cause.REGISTER_SPILLS, None, Source.CODE),))
 

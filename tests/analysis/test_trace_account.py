@@ -109,7 +109,20 @@ def test_latency_is_not_confused_with_bandwidth(profile: Profile) -> None:
     assert part(account, Cause.MEMORY_LATENCY).confidence > 0.6
     assert account.missing == ()
     without = account_of(Traced([LOAD, WAIT, FMA]).wave(LOADING).trace())
-    assert "collect FETCH_SIZE and WRITE_SIZE" in without.missing[0]
+    assert "--pmc FETCH_SIZE WRITE_SIZE" in without.missing[0]
+
+
+def test_bytes_that_counters_state_are_not_asked_for(profile: Profile) -> None:
+    # 64 lanes of 16 bytes every 40 clocks are more than a unit's share of the bandwidth.
+    loads: list[Step] = [(1, 0, 0, 4), (2, 0, 32, 32), (3, 0, 0, 4)] * 20
+    trace = Traced([("global_load_dwordx4 v[4:7], v0, s[0:1]", "k.hip:10"), WAIT, FMA]).wave(loads).trace()
+
+    def missing(*counters: str) -> tuple[str, ...]:
+        return account_of(trace, replace(profile, counter_passes=(dict.fromkeys(counters, 1000.0),))).missing
+
+    assert "--pmc FETCH_SIZE WRITE_SIZE" in missing("FETCH_SIZE")[0]
+    assert missing("FETCH_SIZE", "WRITE_SIZE") == ()
+    assert missing("TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum") == ()
 
 
 def test_loads_that_queue_at_the_bandwidth_of_the_memory_suggest_its_roof(profile: Profile) -> None:
