@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _COMPARISONS = ("S_CMP", "S_BITCMP", "V_CMP")
 _SOURCES = ("ssrc0", "ssrc1", "src0", "src1", "vsrc1", "src2")
+_ROUNDING = re.compile(r"\b(?:__builtin_)?(?:h2?|l{1,2})?(?:rint|nearbyint|round|roundeven)[fl]?\s*\(|2u?(?:int|ll)_rn\s*\(")
 _NUMBER = re.compile(
     r"(?<![\w.])(?:0[xX](?P<hex>[0-9a-fA-F']+)|(?P<float>(?:\d[\d']*\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d[\d']*[eE][+-]?\d+)"
     r"|(?P<int>\d[\d']*))(?:[uUlLzZfFhH]*)(?![\w.])"
@@ -80,6 +81,11 @@ def find_constants(program: Program, open_ones: Iterable[OpenCondition], source:
 def floats_of(source: str) -> tuple[float, ...]:
     """Return the floating-point numbers in a source in order, without repetition and without integers."""
     return tuple(dict.fromkeys(number for number in _written(source) if isinstance(number, float)))
+
+
+def rounds_to_nearest(source: str) -> bool:
+    """Return whether a source calls a function that rounds floating-point numbers to the nearest integers."""
+    return _ROUNDING.search(_COMMENTS.sub(" ", source)) is not None
 
 
 def _sizes(numbers: Iterable[int | float]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Inputs = Literal[
     "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
     "special", "ties", "denormal", "extremes", "nan", "infinities", "sparse", "signed zeros", "cancelling", "powers", "close",
-    "content", "planted",
+    "content", "planted", "halves",
 ]  # fmt: skip
 
 INPUT_NAMES: dict[Inputs, str] = {
@@ -55,6 +55,7 @@ INPUT_NAMES: dict[Inputs, str] = {
     "close": "large integers next to each other",
     "content": "outputs with initial content",
     "planted": "inputs with chosen values",
+    "halves": "halves between integers, with one largest value per row",
 }
 HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denormal"})
 """Rounding errors may exceed a tolerance that was chosen for the described inputs."""
@@ -103,6 +104,7 @@ _SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
 """Probability of a large element at the end of a row, at its beginning, next to the end of a tile, and anywhere."""
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
+_SCALES_OF_HALVES = (1.0, 2.0, 4.0)
 _MAGNITUDES = (1e3, 1e5, 1e10, 1e20, 1e29, 1e31, 2e38)
 """Initial values of a maximum or minimum, in the place of infinity, are often next to these."""
 
@@ -114,7 +116,7 @@ class InputKind:
     inputs: Inputs
     factor: float = 1.0
     values: tuple[float | None, ...] = ()
-    """With `planted`: values that elements have in turn; None keeps a random one."""
+    """With `planted`: values that elements have in turn; None keeps a random one. With `halves`: the largest value."""
 
     def __str__(self) -> str:
         name = INPUT_NAMES[self.inputs]
@@ -130,7 +132,7 @@ def possible_inputs(description: KernelDescription) -> tuple[tuple[InputKind, ..
     has_integers = any(isinstance(a.init, IntegersInit) for a in buffers)
     found: list[tuple[InputKind, ...]] = []
     for kind in INPUT_NAMES:
-        if kind in ("random", "described", "content", "planted"):
+        if kind in ("random", "described", "content", "planted", "halves"):
             continue
         if (has_floats and kind not in _ONLY_INTEGERS) or (has_integers and kind in _FOR_INTEGERS):
             found.append(tuple(InputKind(kind, factor) for factor in FACTORS.get(kind, (1.0,))))
@@ -228,6 +230,8 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
 
 
 def _floats(data: NDArray[Any], kind: InputKind, rng: np.random.Generator) -> NDArray[Any]:
+    if kind.inputs in ("ascending", "descending") and data.dtype.kind == "f":
+        return _ordered(data, rng, kind.inputs)  # several times as fast as in double precision
     values = data.astype(np.float64)
     result = _float_values(values, kind, rng, data)
     return np.ascontiguousarray(result.reshape(data.shape).astype(data.dtype))
@@ -239,7 +243,7 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
         case "constant":
             return np.full_like(values, values.reshape(-1)[0])
         case "ascending" | "descending":
-            return _ordered(values, rng, kind.inputs)
+            return _ordered(values, rng, kind.inputs)  # types that NumPy does not sort itself
         case "huge" | "tiny":
             return values * kind.factor
         case "spike":
@@ -264,6 +268,8 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             return _cancelling(values, rng)
         case "ties":
             return rng.choice(values.reshape(-1)[:3], values.shape)
+        case "halves":
+            return _halves(values, kind.values[0] or 1.0, rng)
         case "extremes":
             return _extremes(values, rng, np.inf if data.dtype.itemsize > 2 else 6e4)
         case _:
@@ -355,6 +361,21 @@ def _cancelling(values: NDArray[np.float64], rng: np.random.Generator) -> NDArra
     pairs = np.concatenate([half, -half], axis=1)
     ordered: NDArray[np.float64] = rng.permuted(pairs, axis=1)
     return ordered.reshape(-1)[: values.size].reshape(values.shape)
+
+
+def _halves(values: NDArray[np.float64], largest: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return halves between integers below `largest`, which one element of each row has, times 1, 2 or 4 by rows.
+
+    A row that is divided by its maximum and multiplied by `largest` consists of exact ties then.
+    """
+    lowest = 0 if values.min() >= 0 else -int(largest)
+
+    def changed(number: int, row: NDArray[Any]) -> NDArray[Any]:
+        halves = rng.integers(lowest, max(int(largest), 1), row.size) + 0.5
+        halves[rng.integers(0, max(row.size, 1), min(row.size, 1))] = largest
+        return halves * _SCALES_OF_HALVES[number % len(_SCALES_OF_HALVES)]
+
+    return _by_rows(values, changed)
 
 
 def _by_rows(values: NDArray[Any], changed: Callable[[int, NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:

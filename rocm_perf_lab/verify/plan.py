@@ -15,7 +15,7 @@ import numpy as np
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
 from rocm_perf_lab.verify.baseline import Refusals
-from rocm_perf_lab.verify.branch_constants import floats_of
+from rocm_perf_lab.verify.branch_constants import floats_of, rounds_to_nearest
 from rocm_perf_lab.verify.inputs import REVEALING, InputKind, is_accumulated, next_to, possible_inputs
 from rocm_perf_lab.verify.shapes import (
     Cost,
@@ -65,6 +65,11 @@ _SPECIAL_FACTORS = ((1, 3), (2, 0), (1, 17), (4, 5), (8, 1), (16, 7))
 _SLOTS_OF_RANDOM = 2
 """Of as many shapes, one has random inputs and the others one of the distributions in turn."""
 _MOST_BYTES = 512 << 20
+_FRACTIONS = 64
+"""Scalars and floats of a source that are multiples of 1 / 64 keep ties exact."""
+_LEAST_SCALE = 3.0
+_USUAL_SCALE = 127.0
+"""Largest integers of quantised values: a number of the source, by default that of 8 bits."""
 _MOST_PLANTED = 8
 """Floating-point numbers of a rewrite that elements of inputs take."""
 _TIMES_OF_BASE = 2
@@ -334,6 +339,7 @@ class TrialPlan:
             self._attempt(trial, "")
         if any(kind.inputs == "exact" for kind in self._kinds):  # terms omitted only there are within the error of a long sum
             self._attempt(self._trial(Shape(dict(self._description.params), "described"), InputKind("exact")), "")
+        self._record_ties()
         for number, scalars in enumerate(scalar_choices(self._description)):
             shape, most = shapes[number % len(shapes)], max(b.budget for b in self.recorder.recorded)
             trial = trial_of(self._description, shape.params, self.seed, shape=shape.kind, scalars=scalars)
@@ -341,6 +347,17 @@ class TrialPlan:
             for kind in (k for k in self._kinds if k.inputs in _WITH_SCALARS):
                 crossed = trial_of(self._description, shape.params, self.seed, kind, shape=shape.kind, scalars=scalars)
                 self._attempt(crossed, "", most)
+
+    def _record_ties(self) -> None:
+        """Record exact ties for a kernel that rounds to integers, if its numbers cannot make them inexact."""
+        own = floats_of(self._text())
+        numbers = [*own, *scalar_values(self._description)]
+        if not rounds_to_nearest(self._text()) or any(number * _FRACTIONS % 1 for number in numbers):
+            return
+        largest = sorted({abs(n) for n in own if n % 1 == 0 and abs(n) >= _LEAST_SCALE}) or [_USUAL_SCALE]
+        for value in largest[:_REPEATED] if self.most_trials is None and possible_inputs(self._description) else ():
+            for shape in self._special[:2]:
+                self._attempt(self._trial(shape, InputKind("halves", values=(value,))), "")
 
     def _record_in_place(self, shapes: Sequence[Shape]) -> None:
         """Record outputs in the place of inputs, unless that fails with a shape: one workgroup alone may support it by chance."""
@@ -369,13 +386,16 @@ class TrialPlan:
         self._spend([rest[i] for i in order], kinds, self._most(_SHARE), limit)
 
     def _record_long_rows(self, plan: ShapePlan) -> None:
-        """Record long rows with special inputs, and one value in more elements than a counter of 16 bits can count."""
+        """Record long rows with special inputs, and more elements than counters of 8 and 16 bits can count.
+
+        These are equal or sorted: a counter of equal elements overflows, and a step that is repeated changes a sum of others.
+        """
         revealing = [kind for kind in self._kinds if kind.inputs in REVEALING] if self.most_trials is None else []
         most = self._policy.instructions / (_SHARE_OF_ROWS * max(len(revealing) * len(self._sizes.rules), 1))
         for shape in (Shape(dict(self._description.params), "described"), *plan.rows(most)) if revealing else ():
             for kind in revealing:
                 self._attempt(self._trial(shape, kind), "", self._most(_SHARE))
-        counted = [kind for kind in self._kinds if kind.inputs in ("constant", "exact")] if self.most_trials is None else []
+        counted = [kind for kind in self._kinds if kind.inputs in ("constant", "ascending")] if self.most_trials is None else []
         for shape in plan.repeating(_BEYOND_16_BITS) if counted else ():
             for kind in counted:
                 self._attempt(self._trial(shape, kind), "", self._policy.instructions // _SHARE_OF_REPEATING)

@@ -27,6 +27,8 @@ ShapeKind = Literal["described", "declared", "residues", "long", "limits", "larg
 RESIDUES = 64
 _MOST_ELEMENTS = 1 << 18
 _LARGE_ELEMENTS = 1 << 23
+_MOST_REPEATED = 1 << 25
+_BEYOND_8_BITS = (1 << 8) + 4
 _MOST_WORKGROUPS = 1 << 14
 _FAR_ABOVE = 8
 _LARGE_FACTOR = 16
@@ -254,13 +256,20 @@ class ShapePlan:
                     break
 
     def repeating(self, times: int) -> Iterator[Shape]:
-        """Return a shape, if there is one size, in which each workgroup of a fixed grid processes `times` elements and more."""
+        """Return a shape, if there is one size, with many elements per workgroup of a fixed grid.
+
+        Each workgroup processes `times` elements and more, and each work-item as many if that is affordable, otherwise more than
+        a counter of 8 bits can count.
+        """
         for name, rule in self._sizes.rules.items() if len(self._sizes.rules) == 1 else ():
             count = workgroups(self._description, self._sizes.params(self._given, {name: rule.nearest(1)}))
-            shape = self._shape({name: rule.nearest(times * count)}, "long")
-            is_fixed = workgroups(self._description, shape.params) == count
-            if is_fixed and elements(self._description, shape.params) <= _LARGE_ELEMENTS:
-                yield shape
+            block = prod(evaluate_integer(e, self._given, where="kernel.block") for e in self._description.block)
+            for steps in (times, _BEYOND_8_BITS):
+                shape = self._shape({name: rule.nearest(max(times, steps * block) * count)}, "long")
+                is_fixed = workgroups(self._description, shape.params) == count
+                if is_fixed and elements(self._description, shape.params) <= _MOST_REPEATED:
+                    yield shape
+                    break
 
     def edges(self) -> Iterator[Shape]:
         """Return shapes with a size of 1, alone and together, and of 0."""

@@ -9,6 +9,7 @@ import pytest
 
 from rocm_perf_lab.languages.arguments import BufferArgument, IntegersInit, NormalInit, ScalarArgument
 from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.verify.branch_constants import rounds_to_nearest
 from rocm_perf_lab.verify.inputs import NOT_FINITE, InputKind, changed_values
 from rocm_perf_lab.verify.large_shapes import large_shapes
 from rocm_perf_lab.verify.shapes import Cost, ShapePlan, declared_sizes
@@ -131,12 +132,48 @@ def test_scalars_are_on_both_sides_of_a_number_in_a_rewrite() -> None:
     ]
 
 
-def test_a_grid_of_fixed_size_has_more_elements_per_workgroup_than_16_bits_count() -> None:
+def test_a_workgroup_of_a_fixed_grid_has_more_elements_than_16_bits_count_and_its_work_items_more_than_8_bits() -> None:
     plan = ShapePlan(KERNEL, declared_sizes(KERNEL), 3, Cost({}, {}, {frozenset(): 1}), 10**6)
 
     (shape,) = plan.repeating(65_537)
 
-    assert shape.params["n"] == 8 * 65_537
+    assert shape.params["n"] == 8 * 256 * 260  # 66,560 per workgroup, 260 per work-item
+
+
+def test_a_small_grid_has_more_elements_per_work_item_than_16_bits_count() -> None:
+    small = KERNEL.model_copy(update={"params": {**KERNEL.params, "groups": 1}, "block": (64,)})
+    plan = ShapePlan(small, declared_sizes(small), 3, Cost({}, {}, {frozenset(): 1}), 10**6)
+
+    (shape,) = plan.repeating(65_537)
+
+    assert shape.params["n"] == 64 * 65_537
+
+
+def test_halves_are_ties_after_each_row_is_scaled_by_its_maximum() -> None:
+    argument = BufferArgument(name="x", dtype="f32", shape=(5, 40), init=NormalInit())
+    data = np.random.default_rng(1).normal(size=(5, 40)).astype(np.float32)
+
+    changed = changed_values(data, argument, InputKind("halves", values=(127.0,)), np.random.default_rng(2), {})
+
+    largest = np.abs(changed).max(axis=1, keepdims=True)
+    assert largest[:, 0].tolist() == [127, 254, 508, 127, 254]
+    fractions = np.abs(changed / (largest / 127)) % 1
+    assert (fractions == 0.5).sum(axis=1).tolist() == [39] * 5  # all but the largest one
+
+
+@pytest.mark.parametrize(
+    ("source", "rounds"),
+    [
+        ("q = rintf(x / s);", True),
+        ("q = __float2int_rn(x);", True),
+        ("q = __builtin_roundevenf(x);", True),
+        ("libdevice.rint(x)", True),
+        ("x = __fmul_rn(x, y); // rintf(x)", False),
+        ("int stride = rounds(3); h = __float2half_rn(x);", False),
+    ],
+)
+def test_a_call_that_rounds_to_integers_is_found(source: str, rounds: bool) -> None:
+    assert rounds_to_nearest(source) == rounds
 
 
 def test_one_size_is_just_below_the_largest_int() -> None:
