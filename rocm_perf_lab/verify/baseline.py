@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from rocm_perf_lab.verify.tolerances import (
 )
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
 from rocm_perf_lab.verify.trials import described, in_place_pairs
+from rocm_perf_lab.verify.undefined import unrelated_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -123,8 +125,31 @@ class BaselineRecorder:
         baseline = self._with_tolerances(baseline, {})
         if trial.inputs in PARTIAL:
             baseline = replace(baseline, ignored=_undecided(trial, expected, outputs, baseline.tolerances))
+        if trial.inputs in NOT_FINITE | {"special"}:
+            unrelated = self._unrelated(trial, launch, expected)
+            combined = {n: where | baseline.ignored[n] if n in baseline.ignored else where for n, where in unrelated.items()}
+            baseline = replace(baseline, ignored={**baseline.ignored, **combined})
         self.recorded.append(baseline)
         return baseline
+
+    def _unrelated(self, trial: Trial, launch: Launch, expected: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.bool_]]:
+        """Return the elements that are NaN because of inputs that they do not depend on, such as a weight of the padding.
+
+        Scalars have their described values when that is found out, as a scalar of zero is an input, too.
+        """
+        given = {n: value for n, value in self.description.params.items() if isinstance(value, float)}
+        plain = replace(trial, inputs="random", factor=1.0, values=(), scalars={}, params={**trial.params, **given})
+
+        def evaluated(shown: Trial, changed: Launch) -> Mapping[str, NDArray[Any]]:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore", RuntimeWarning)
+                wanted = expected_outputs(described(self.description, shown), _as_described(self.description, changed))
+            return wanted if wanted is not None else self.runner.run([changed], {}, budget=DEFAULT_BUDGET).buffers
+
+        if not any(np.isnan(e.astype(np.float64)).any() for e in expected.values() if e.dtype.kind not in "biu"):
+            return {}
+        finite = self.executor.launches(plain, self.source, _FIRST_POISON)[-1]
+        return unrelated_elements(expected, launch, finite, partial(evaluated, trial), partial(evaluated, plain))
 
     def further(self, trial: Trial, most: int) -> BaselineTrial | None:
         """Return the result of a trial after the others, which is not kept; None if the kernel does not support it."""
@@ -143,7 +168,9 @@ class BaselineRecorder:
         results = []
         for baseline in self.recorded:
             final = self._with_tolerances(baseline, self._factors)
-            results.append(replace(final, is_exact=is_exact and final.trial.inputs == "exact" and _is_exact(baseline)))
+            has_ties = final.trial.inputs == "halves" and self.description.reference != BASELINE
+            wanted = has_ties or (is_exact and final.trial.inputs == "exact")
+            results.append(replace(final, is_exact=wanted and _is_exact(baseline)))
         self.notes = self._tolerance_notes()
         self._bounds.clear()
         return sorted(results, key=lambda b: b.instructions * len(b.trial.rounds))

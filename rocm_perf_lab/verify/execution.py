@@ -53,10 +53,18 @@ class TrialExecutor:
         Raises:
             LabError: The source does not compile or the kernel fails.
         """
+        launches = self.launches(trial, source, poison)
+        return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
+
+    def launches(self, trial: Trial, source: Path, poison: int) -> list[Launch]:
+        """Return the launches of a trial, one per round; see :meth:`run`.
+
+        Raises:
+            LabError: The source does not compile, or the description cannot be launched with these params.
+        """
         build = self._built(described(self.description, trial), source)
         symbol = find_kernel(build.code_object, self.description.entry).symbol
-        launches = trial_launches(self.description, trial, build, symbol, poison=poison)
-        return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
+        return trial_launches(self.description, trial, build, symbol, poison=poison)
 
     def build(self, source: Path) -> BuildResult:
         """Return the build of a source for the described params.
