@@ -10,14 +10,16 @@ from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.counter_account import counter_account
 from rocm_perf_lab.analysis.executed_code import ExecutedCode
 from rocm_perf_lab.analysis.launch_account import launch_account
+from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
 from rocm_perf_lab.analysis.ledger_fusion import fuse
 from rocm_perf_lab.analysis.ledger_verdict import COMMUNICATION
+from rocm_perf_lab.analysis.missing_counters import has_dram_traffic
 from rocm_perf_lab.analysis.roofline import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.analysis.ledger import Account, Ledger
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.att.model import AttTrace
@@ -30,7 +32,9 @@ _OF_PEERS = (
     " with the shortest, so balance the work before it",
 )
 _DOUBTED = 0.5
-"""Largest confidence of a verdict that rests on an assumed GPU or an impossible clock."""
+"""Largest confidence of a verdict that rests on an assumed GPU, an impossible clock, or an unknown bandwidth."""
+_WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
+_NO_BANDWIDTH = "the bandwidth of the memory, at which the waiting may be queueing"
 _NO_TRACE = "waits by instruction and source line: a thread trace (rocprofv3 --att -- APPLICATION, or passes=deep)"
 
 
@@ -76,7 +80,20 @@ def kernel_ledger(
 
         accounts.append(sample_account(samples, profile.kernel.mangled_name, traced=traced))
     missing = (_NO_TRACE,) if traced is None and samples is None else ()
-    return _doubted(fuse(accounts, known_ns, emulated=emulated, missing=missing), profile)
+    ledger = fuse(accounts, known_ns, emulated=emulated, missing=missing)
+    return _doubted(_without_bandwidth(ledger, accounts, profile), profile)
+
+
+def _without_bandwidth(ledger: Ledger, accounts: Sequence[Account], profile: Profile) -> Ledger:
+    """Return a verdict of waiting for memory with a lower confidence if the traffic is known and the bandwidth is not.
+
+    Wavefronts that queue at a full memory wait as those do that have too few loads in flight.
+    """
+    uses = [use for account in accounts for use in account.units if use.unit in (HardwareUnit.DRAM, HardwareUnit.MALL)]
+    if ledger.verdict not in _WAITS_FOR_MEMORY or any(use.reliable for use in uses) or not has_dram_traffic(profile):
+        return ledger
+    wanted = f"{_NO_BANDWIDTH}; {uses[0].evidence.text if uses else 'pass --roofline-csv of this GPU'}"
+    return replace(ledger, confidence=min(ledger.confidence, _DOUBTED), missing=(wanted, *ledger.missing))
 
 
 def _doubted(ledger: Ledger, profile: Profile) -> Ledger:

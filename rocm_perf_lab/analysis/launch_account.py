@@ -136,7 +136,7 @@ def _unhidden(profile: Profile, shape: LaunchShape) -> tuple[Reassignment, ...]:
         return ()
     missing = 1 - resident / wanted
     if resident < fitting:
-        text = f"the grid keeps {resident:.2g} wavefronts per SIMD resident; {fitting:g} fit"
+        text = f"the grid keeps {resident:.2g} wavefront{'' if resident == 1 else 's'} per SIMD resident; {fitting:g} fit"
         return (Reassignment(Cause.SMALL_GRID, missing**_GRID_EXPONENT, LATENCIES, Evidence(Source.LAUNCH, text)),)
     limiter = profile.occupancy.limiter
     text = f"{resident:g} of {profile.occupancy.max_waves_per_simd} wavefronts per SIMD are resident, limited by {limiter}"

@@ -173,6 +173,32 @@ def test_a_rate_above_every_roof_is_not_the_verdict(tmp_path: Path) -> None:
     assert "64,0" not in found.verdict
 
 
+@pytest.mark.parametrize(("requests", "is_possible"), [(1e4, True), (1e7, False)])
+def test_waiting_for_memory_is_a_doubtful_verdict_if_the_bandwidth_is_unknown(
+    tmp_path: Path, requests: float, is_possible: bool
+) -> None:
+    waves = 32 * UNITS * CLOCKS / 4
+    waits = {
+        "SQ_WAVE_CYCLES": waves,
+        "SQ_WAIT_ANY": 0.9 * waves,
+        "SQ_INSTS_VMEM": 1000.0,
+        "SQ_INSTS_SMEM": 0.0,
+        "SQ_INST_LEVEL_VMEM": 1.0,
+        "SQ_INST_LEVEL_VMEM_ACCUM": 0.9 * 4 * waves,
+    }
+    # 64 bytes per request in 10 us: 64 GB/s each way, or 64 TB/s.
+    traffic = {
+        **dict.fromkeys(("TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum", "TCC_EA0_WRREQ_64B_sum"), requests),
+        **dict.fromkeys(("TCC_EA0_RDREQ_32B_sum", "TCC_BUBBLE_sum"), 0.0),
+    }
+
+    found = ledger(tmp_path, {**BUSY, **waits, **traffic})
+
+    assert found.verdict == "memory_latency"
+    assert (found.confidence > 0.5) is is_possible
+    assert ("not trustworthy" in found.missing[0]) is not is_possible
+
+
 def test_clocks_that_contradict_the_time_make_bandwidths_untrustworthy(tmp_path: Path) -> None:
     # 168,000 clocks in 10 us would be 16.8 GHz.
     counters = {**vec_copy_counters(), "SQ_BUSY_CYCLES": 32 * 10 * CLOCKS, "GRBM_GUI_ACTIVE": 8 * 10 * CLOCKS}
