@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rocm_perf_lab.analysis.executed_code import ExecutedCode
+    from rocm_perf_lab.analysis.static_code import StaticCode
     from rocm_perf_lab.analysis.unit_pressure import Pressure
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.metrics import MetricValue
@@ -47,6 +48,7 @@ def counter_account(
     *,
     peaks: MeasuredPeaks | None = None,
     code: ExecutedCode | None = None,
+    static: StaticCode | None = None,
 ) -> Account:
     """Return the account of the counters of a profile.
 
@@ -56,13 +58,16 @@ def counter_account(
         duration_ns: Duration of a dispatch; None if unknown.
         peaks: Measured peaks of the GPU.
         code: Executed instructions of the kernel, if known.
+        static: Instructions without the number of executions, if only those are known. A loss that needs instructions which
+            the code does not contain is not claimed.
     """
     counted = CountedEvents.of(profile)
     if not counted:
         return Account(Source.COUNTERS, missing=missing_counters(profile, counted))
     shape = LaunchShape.of(profile)
     clock = counter_clock(counted, profile.target, shape, duration_ns)
-    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, code, assumed_scratch(profile))
+    scratch = assumed_scratch(profile, static)
+    kernel = CountedKernel(counted, metrics, clock, profile.target, profile.wave_size, peaks, code, scratch, static)
     pressures = unit_pressures(kernel)
     idle = tuple(_idle(kernel, shape, duration_ns))
     states = wave_states(counted, profile.target)
@@ -74,9 +79,10 @@ def counter_account(
     roof = max((pressure.useful for pressure in pressures if pressure.reliable), default=0.0)
     free = max(0.0, working - roof - sum(part.share or 0.0 for part in wasted))
     waits = tuple(_waits(kernel, states, free, profile, launching)) if states else ()
+    impossible = static.impossible if static is not None else ()
     return Account(
         source=Source.COUNTERS,
-        losses=(*idle, *wasted, *waits),
+        losses=tuple(part for part in (*idle, *wasted, *waits) if part.cause not in impossible),
         units=tuple(_use(pressure) for pressure in pressures),
         reassigned=tuple(_scattered_stores(kernel)),
         missing=missing_counters(profile, counted),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.analysis.static_code import StaticCode
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.att.model import AttTrace
@@ -61,6 +62,7 @@ def diagnose(
     att: AttTrace | str | None = None,
     measured: MeasuredPeaks | None = None,
     samples: PcSampling | None = None,
+    static: StaticCode | None = None,
 ) -> Diagnosis:
     """Run every analysis.
 
@@ -71,6 +73,7 @@ def diagnose(
         att: Thread trace of the kernel, or the reason why it is missing.
         measured: Measured peaks of the GPU; theoretical peaks are used without them.
         samples: PC samples of the run.
+        static: Instructions of the kernel's code object, used if there is no thread trace.
     """
     waits_for_peers = is_communication(profile.kernel.name)
     spread = stability(profile.durations_ns, deterministic=deterministic, waits_for_peers=waits_for_peers)
@@ -88,6 +91,7 @@ def diagnose(
         att=None if isinstance(att, str) else att,
         samples=samples,
         measured=measured,
+        static=static,
     )
     return Diagnosis(
         stability=spread,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.code_account import code_account
 from rocm_perf_lab.analysis.collectives import is_communication
+from rocm_perf_lab.analysis.counted import CountedEvents
 from rocm_perf_lab.analysis.counter_account import counter_account
 from rocm_perf_lab.analysis.executed_code import ExecutedCode
 from rocm_perf_lab.analysis.launch_account import launch_account
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.analysis.ledger import Account, Ledger
+    from rocm_perf_lab.analysis.static_code import StaticCode
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.att.model import AttTrace
@@ -47,6 +49,7 @@ def kernel_ledger(
     att: AttTrace | None = None,
     samples: PcSampling | None = None,
     measured: MeasuredPeaks | None = None,
+    static: StaticCode | None = None,
 ) -> Ledger:
     """Return the ledger of the kernel of a profile.
 
@@ -58,6 +61,7 @@ def kernel_ledger(
         att: The thread trace itself, for the executed instructions.
         samples: PC samples of the run.
         measured: Measured peaks of the GPU.
+        static: Instructions of the kernel's code object, used if there is no thread trace.
     """
     known_ns = duration_ns if duration_ns > 0 else None
     emulated = profile.provenance.trace.emulated
@@ -66,15 +70,18 @@ def kernel_ledger(
         return replace(fuse((), known_ns, emulated=emulated, missing=_OF_PEERS), verdict=COMMUNICATION)
     traced = None if isinstance(thread_trace, Unavailable) else thread_trace
     code = ExecutedCode.of_trace(att) if att is not None and traced is not None else None
+    static = static if code is None else None
+    if static is not None:
+        code = static.executed(CountedEvents.of(profile))
     accounts = [
         launch_account(profile, known_ns),
-        counter_account(profile, metrics, known_ns, peaks=measured, code=code),
-        code_account(profile, code),
+        counter_account(profile, metrics, known_ns, peaks=measured, code=code, static=static),
+        code_account(profile, code, static),
     ]
     if traced is not None:
         from rocm_perf_lab.analysis.trace_account import trace_account
 
-        accounts.append(trace_account(traced, profile))
+        accounts.append(trace_account(traced, profile, code))
     if samples is not None:
         from rocm_perf_lab.analysis.sample_account import sample_account
 

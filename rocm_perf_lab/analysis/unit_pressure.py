@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.counted import CountedEvents
     from rocm_perf_lab.analysis.counted_clocks import CounterClock
     from rocm_perf_lab.analysis.executed_code import ExecutedCode
+    from rocm_perf_lab.analysis.static_code import StaticCode
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.peaks import MeasuredPeaks, MemoryLevel, MemoryRoof
@@ -96,6 +97,8 @@ class CountedKernel:
     """Executed instructions, if they are known."""
     assumed_scratch: float = 0.0
     """Share of scratch accesses in the traffic if the code is unknown."""
+    static: StaticCode | None = None
+    """Instructions without the number of executions, if only those are known."""
     achievable: Mapping[MemoryLevel, float] = field(default_factory=lambda: cause_catalogue().achievable)
 
     def metric(self, name: str) -> float | None:
@@ -109,8 +112,17 @@ class CountedKernel:
 
     @property
     def lane_bytes(self) -> float | None:
-        """Mean bytes per lane of the executed vector memory instructions, if the code is known."""
-        return self.code.lane_bytes if self.code is not None else None
+        """Mean bytes per lane of the executed vector memory instructions, if the code or their only width is known."""
+        if self.code is not None:
+            return self.code.lane_bytes
+        narrowest, widest = self.widths
+        return widest if narrowest == widest else None
+
+    @property
+    def widths(self) -> tuple[float, float]:
+        """Fewest and most bytes per lane of a vector memory instruction."""
+        known = self.static.widths if self.static is not None else None
+        return known or (1.0, _WIDEST_ACCESS)
 
     @property
     def requested_bytes(self) -> float | None:
@@ -122,7 +134,8 @@ class CountedKernel:
             return accesses * self.wave_size * self.lane_bytes
         lookups = self.counted.events("TCP_TOTAL_CACHE_ACCESSES_sum")
         scattered = lookups is not None and accesses > 0 and lookups / accesses > _SCATTERED_LOOKUPS
-        return accesses * self.wave_size * (_SCATTERED_ACCESS if scattered else _WIDEST_ACCESS)
+        narrowest, widest = self.widths
+        return accesses * self.wave_size * (max(narrowest, min(widest, _SCATTERED_ACCESS)) if scattered else widest)
 
     @property
     def scratch_traffic(self) -> float:
@@ -225,7 +238,8 @@ def _vector_l1(kernel: CountedKernel) -> Iterator[Pressure]:
     waste: tuple[Waste, ...] = ()
     if accesses and lookups:
         each = (clocks or lookups) / accesses
-        least = max(4.0, kernel.lane_bytes) if kernel.lane_bytes is not None else _COALESCED_LOOKUPS
+        widest = kernel.lane_bytes if kernel.lane_bytes is not None else kernel.widths[1]
+        least = min(_COALESCED_LOOKUPS, max(4.0, widest))
         if each > least * 1.25:
             share = busy * (1 - least / each)
             reason = f"a vector memory instruction needs {each:.1f} lookups; coalesced lanes need {least:.1f}"

@@ -12,17 +12,19 @@ from rocm_perf_lab.analysis.application import application_overview
 from rocm_perf_lab.analysis.dag import MAX_NODES
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
+from rocm_perf_lab.analysis.static_code import StaticCode
 from rocm_perf_lab.jobs.run_directory import TIMELINE
 from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.implied_clock import implied_clock_mhz
 from rocm_perf_lab.profiling.populations import dispatches_like, resources_of_code
 from rocm_perf_lab.profiling.profile import Profile, build_profile
-from rocm_perf_lab.profiling.recorded_code import code_architecture, profile_with_code
+from rocm_perf_lab.profiling.recorded_code import code_architecture, find_code, profile_with_code
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
 from rocm_perf_lab.target.observed import ASSUMED, ObservedTarget, observed_target, with_implied_clock
+from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,7 +214,7 @@ def analyze_traces(
         problems: Problems of the passes, which become notes.
         versions: Versions of the tools, for the provenance.
         roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
-        code_objects: Code objects of the run, which state the resources of the kernel.
+        code_objects: Code objects of the run, which state the resources of the kernel, and its instructions without trace.
         doubts: Reasons why the target may be wrong.
         dag_nodes: Most nodes in dag.json.
 
@@ -235,7 +237,15 @@ def analyze_traces(
     )
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name, profile, first)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
-    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured, samples=samples)
+    diagnosis = diagnose(
+        profile,
+        first,
+        deterministic=first.provenance.emulated,
+        att=att,
+        measured=measured,
+        samples=samples,
+        static=static_code(profile, first, kernel, code_objects) if att is None or isinstance(att, str) else None,
+    )
     documents = describe(profile, diagnosis, first, dag_nodes=dag_nodes)
     written = write_documents(directory, documents)
     timeline = directory / TIMELINE
@@ -244,6 +254,23 @@ def analyze_traces(
         first, profile.kernels, diagnosis.critical_path, diagnosis.timeline, diagnosis.critical_shares
     )
     return KernelAnalysis(profile, diagnosis, documents, (*written, timeline), overview)
+
+
+def static_code(profile: Profile, trace: Trace, kernel: RankedKernel, code_objects: Sequence[Path]) -> StaticCode | None:
+    """Return the instructions of the code object that states the resources of a profile.
+
+    None without such a code object, without counters, which the instructions complete, or without a disassembler.
+    """
+    if profile.provenance.code_object_sha256 is None or not any(profile.counter_passes):
+        return None
+    traced = trace.kernels[int(trace.dispatches.kernel[kernel.dispatches[0]])]
+    found = find_code(code_objects, traced, profile.target.architecture).code
+    if found is None or found.code_object.sha256 != profile.provenance.code_object_sha256:
+        return None
+    try:
+        return StaticCode.of(disassemble(found.code_object, found.kernel.symbol))
+    except DisassemblyError:
+        return None
 
 
 def _measured(roofline_csv: Path) -> MeasuredPeaks:
