@@ -102,7 +102,7 @@ def test_a_code_object_of_another_build_is_not_used(tmp_path: Path, code_object:
 
 def test_a_damaged_code_object_is_a_note(tmp_path: Path, code_object: CodeObject) -> None:
     decoded = write_trace(traced(code_object), tmp_path)
-    (tmp_path / SAVED).write_bytes(code_object.data[: len(code_object.data) // 2] + b"total")
+    (tmp_path / SAVED).write_bytes(code_object.data[: len(code_object.data) // 2] + b"total.debug_line")
 
     trace = read_kernel_trace(decoded, "total")
 

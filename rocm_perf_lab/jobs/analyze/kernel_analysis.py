@@ -13,6 +13,7 @@ from rocm_perf_lab.analysis.dag import MAX_NODES
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
 from rocm_perf_lab.analysis.static_code import StaticCode
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.run_directory import TIMELINE
 from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
@@ -24,7 +25,7 @@ from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_k
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
 from rocm_perf_lab.target.observed import ASSUMED, ObservedTarget, observed_target, with_implied_clock
-from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
+from rocm_perf_lab.toolchain.disassembly import disassemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -259,7 +260,8 @@ def analyze_traces(
 def static_code(profile: Profile, trace: Trace, kernel: RankedKernel, code_objects: Sequence[Path]) -> StaticCode | None:
     """Return the instructions of the code object that states the resources of a profile.
 
-    None without such a code object, without counters, which the instructions complete, or without a disassembler.
+    None without such a code object, without counters, which the instructions complete, without a disassembler, or if the code
+    is damaged.
     """
     if profile.provenance.code_object_sha256 is None or not any(profile.counter_passes):
         return None
@@ -269,7 +271,7 @@ def static_code(profile: Profile, trace: Trace, kernel: RankedKernel, code_objec
         return None
     try:
         return StaticCode.of(disassemble(found.code_object, found.kernel.symbol))
-    except DisassemblyError:
+    except LabError:
         return None
 
 

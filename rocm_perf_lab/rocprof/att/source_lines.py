@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SAVED = re.compile(r"code_object_id_(\d+)\.(?:out|hsaco|co)$")
 _DESCRIPTOR = ".kd"
+_LINES = b".debug_line"
 _ENCODING = re.compile(r"(?:_(?:e32|e64|dpp|sdwa|vi|gfx9))+$")
 _LEAST_EQUAL = 0.9
 """Share of the traced instructions that a code object of the same build has at the same addresses; decoders differ in aliases."""
@@ -81,16 +82,18 @@ def _without_sources(trace: AttTrace) -> list[_Traced]:
 def _of_code_object(files: Sequence[Path], traced: _Traced) -> Iterator[Path]:
     """Yield the files that were saved under the id, then the others that contain the name of a traced kernel."""
     own = [path for path in files if (match := _SAVED.search(path.name)) and int(match[1]) == traced.number]
-    yield from (path for path in own if not traced.labels or _mentions(path, traced.labels))
-    yield from (path for path in files if path not in own and _mentions(path, traced.labels))
+    names = [label.mangled_name.removesuffix(_DESCRIPTOR).encode() for label in traced.labels if label.mangled_name]
+    yield from (path for path in own if _may_have_lines(path, names))
+    yield from (path for path in files if names and path not in own and _may_have_lines(path, names))
 
 
-def _mentions(path: Path, labels: Sequence[KernelLabel]) -> bool:
-    """Return True if a file contains the name of a kernel, or is compressed."""
-    names = [label.mangled_name.removesuffix(_DESCRIPTOR).encode() for label in labels if label.mangled_name]
+def _may_have_lines(path: Path, names: Sequence[bytes]) -> bool:
+    """Return True if a file has line tables and the name of a kernel, or is compressed; without parsing large libraries."""
     try:
         with path.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return bool(names) and (content[:4] != b"\x7fELF" or any(content.find(name) >= 0 for name in names))
+            if content[:4] != b"\x7fELF":
+                return True
+            return content.rfind(_LINES) >= 0 and (not names or any(content.find(name) >= 0 for name in names))
     except (OSError, ValueError):
         return False
 
