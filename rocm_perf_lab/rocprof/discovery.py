@@ -278,13 +278,17 @@ def _require_content(recording: Recording) -> None:
     seen = [f"{path.name} ({kind})" for kind, path in recording.found]
     seen += [f"{one.path.name}: {one.reason}" for one in recording.unused]
     more = f" and {len(seen) - _SHOWN} more" if len(seen) > _SHOWN else ""
-    shown = "; ".join(seen[:_SHOWN]) + more or f"{recording.other_files} files of no profiler"
+    shown = "; ".join(seen[:_SHOWN]) + more or _others(recording.other_files)
     raw = any(one.path.suffix == _RAW_TRACE for one in recording.unused)
     raise DiscoveryError(
         f"there is no recording that can be analysed; found: {shown}",
         where=", ".join(str(path) for path in recording.paths),
         hint="install rocprof-trace-decoder and trace again, or decode the .att files with the trace viewer" if raw else EXPECTED,
     )
+
+
+def _others(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}, none of a profiler" if count else "no files"
 
 
 def _head(path: Path) -> bytes:

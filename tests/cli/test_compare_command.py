@@ -368,3 +368,14 @@ def test_an_invalid_threshold_is_rejected(tmp_path: Path, share: str) -> None:
 
     assert answer.code == 2
     assert "5% or 0.05" in answer.err
+
+
+@pytest.mark.parametrize("name", ["a.db", "42_kernel_trace.csv"])
+def test_a_recording_without_a_profile_names_the_command_that_writes_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).touch()
+
+    answer = compare(tmp_path / "run", tmp_path / "run")
+
+    assert answer.code == 2
+    assert f"rocm-perf analyze {tmp_path / 'run'} --output DIR" in " ".join(answer.err.split())

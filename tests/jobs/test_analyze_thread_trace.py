@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.text import Text
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.analyze.job import run_analyze
 from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
+from rocm_perf_lab.jobs.analyze.screen import files_line
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.att import thread_trace
 from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
+from tests.builders.simd_traces import Traced
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rocm_perf_lab.rocprof.att.model import AttTrace
 
 LONG = "/home/someone/project/src/kernels/copies/copy.hip"
@@ -94,6 +96,32 @@ def test_the_trace_of_another_kernel_is_said_and_the_analysis_goes_on(
 
     assert "no thread trace: the thread trace is of kernel(float*), not of _Z7vecCopyPdS_S_ii" in text
     assert (document["thread_trace"], document["att"]) == (None, None)
+
+
+def test_stalls_behind_a_busy_matrix_core_read_as_its_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = [("v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]", "g.hip:8"), ("s_endpgm", "")]
+    traced = Traced(code)
+    for slot in range(2):
+        # 16 passes of 4 clocks: two wavefronts take turns, each stalls for 60 of 64 clocks.
+        traced.wave([(1, 0, 60, 64)] * 100 + [(2, 0, 0, 4)], slot=slot, begin=32 * slot)
+    write_trace(traced.trace(), tmp_path / "att")
+
+    run_analyze(AnalyzeRequest.of([tmp_path / "att"], output=tmp_path / "out"))
+
+    words = " ".join(capsys.readouterr().out.split())
+    assert "94% stalled" in words
+    (busy,) = re.findall(r"their SIMDs: matrix cores (\d+)% busy, no wavefront can run (\d+)%", words)
+    assert int(busy[0]) >= 95
+    assert int(busy[1]) <= 5
+
+
+@pytest.mark.parametrize(("name", "contents"), [("x" * 36, True), ("x" * 60, False)])
+def test_the_line_of_the_documents_fits_80_columns(name: str, contents: bool) -> None:
+    line = Text.from_markup(files_line(Path(name))).plain
+
+    assert line.startswith(f"files    {name}")
+    assert ("(report.html" in line) is contents
+    assert len(line) <= 80
 
 
 @pytest.mark.parametrize(

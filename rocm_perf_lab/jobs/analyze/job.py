@@ -39,7 +39,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
 
 def _answer(request: AnalyzeRequest, found: RecordingAnalysis, directory: Path, console: Console) -> None:
     from rocm_perf_lab.jobs.analyze.document import REPORT
-    from rocm_perf_lab.jobs.analyze.screen import show_recording
+    from rocm_perf_lab.jobs.analyze.screen import files_line, show_recording
     from rocm_perf_lab.jobs.show import runtime_text
     from rocm_perf_lab.report.page import write_report
 
@@ -47,7 +47,7 @@ def _answer(request: AnalyzeRequest, found: RecordingAnalysis, directory: Path, 
     if request.roofline:
         _plot(directory, found)
     show_recording(console, found, verbose=request.verbose)
-    console.print(f"[bold]files[/]    {directory} (report.html, analysis.json, ...)", soft_wrap=True)
+    console.print(files_line(directory), soft_wrap=True)
     if request.as_json:
         sys.stdout.write((directory / REPORT).read_text(encoding="utf-8"))
     elif request.quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.text import Text
 
 from rocm_perf_lab.analysis.sample_account import sampled_kernel
@@ -13,10 +14,12 @@ from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from rich.console import Console
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.jobs.analyze.results import RecordingAnalysis
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.timing_errors import TimingErrors
@@ -38,6 +41,12 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
         from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace
 
         show_thread_trace(console, found.thread_trace)
+
+
+def files_line(directory: Path) -> str:
+    """Return the line with the directory of the documents, in markup; it names some of them where 80 columns have room."""
+    contents = " (report.html, analysis.json, ...)"
+    return f"[bold]files[/]    {escape(str(directory))}{contents if len(f'files    {directory}{contents}') <= _NARROWEST else ''}"
 
 
 def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = False) -> list[Text]:
@@ -94,14 +103,22 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
     if traced is not None and traced.waves:
         each = traced.total.cycles / traced.waves
         text = f"{traced.waves:,} wavefronts, {each:,.0f} {found.time_kind} cycles each: {traced.issue_fraction:.0%} issuing, "
-        text += f"{traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle; {traced.hidden_fraction:.0%} hidden"
-        lines += labelled("traced", f"{text} by other wavefronts", width)
+        text += f"{traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle; {_of_simds(traced)}"
+        lines += labelled("traced", text, width)
     if samples is not None:
         own = sampled_kernel(samples, _symbol(found))
         count = own.samples if own is not None else 0
         text = f"{count:,} PC samples ({samples.method}), {count / max(samples.samples, 1):.0%} of those of all kernels"
         lines += labelled("sampled", text, width)
     return lines
+
+
+def _of_simds(traced: ThreadTrace) -> str:
+    """Return what the stalls of single wavefronts cost their SIMDs: wavefronts also stall behind a unit that is busy."""
+    if traced.budget is None or traced.budget.binding is None:
+        return f"{traced.hidden_fraction:.0%} hidden by other wavefronts"
+    unit = traced.budget.binding
+    return f"their SIMDs: {unit} {traced.budget.use.get(unit, 0.0):.0%} busy, no wavefront can run {traced.budget.exposed:.0%}"
 
 
 def _symbol(found: RecordingAnalysis) -> str | None:

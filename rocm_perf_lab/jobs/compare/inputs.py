@@ -157,6 +157,8 @@ def _where_profiles_are(path: Path) -> str:
         return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"
     if path.is_dir() and ((path / ROCPD_DIRECTORY).is_dir() or next(path.glob("**/*.db"), None)):
         return f"there are databases: rocm-perf analyze {path} --output DIR, then compare DIR"
+    if path.is_dir() and next(path.glob("**/*_kernel_trace.csv"), None):
+        return f"there is a recording: rocm-perf analyze {path} --output DIR, then compare DIR"
     return "pass the profile.json or the directory of a run"
 
 
