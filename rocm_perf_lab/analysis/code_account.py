@@ -60,9 +60,7 @@ def _narrow(static: StaticCode | None) -> Iterator[TimePart]:
     """Yield the proof that every access is narrow, which supports back-pressure of the memory pipe that other sources see."""
     if static is None or static.widths is None or static.widths[1] > _NARROW_BYTES:
         return
-    text = (
-        f"none of the {static.accesses} vector memory instructions in the code accesses more than {static.widths[1]} B per lane"
-    )
+    text = f"the {static.accesses} vector memory instructions of the code access at most {static.widths[1]} B per lane"
     yield TimePart(Cause.MEMORY_BACKPRESSURE, None, None, 0.3, (Evidence(Source.CODE, text),))
 
 

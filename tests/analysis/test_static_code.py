@@ -81,7 +81,7 @@ def test_counters_prove_that_every_instruction_executed_once() -> None:
     guarded = code(COPY[0], "s_cbranch_execz 2", *COPY[1:], "s_endpgm")
     loop = code(*COPY, "s_cbranch_vccnz 65533", branch=BACK)
 
-    assert code(*COPY).executed(CountedEvents((), emulated=False)) is not None  # nothing can be skipped
+    assert code(*COPY).executed(CountedEvents((), emulated=False)) is not None  # no branch can skip any
     assert guarded.executed(CountedEvents((), emulated=False)) is None
     assert guarded.executed(counted(vector=1, memory=1.4)) is None  # some wavefronts skip the store
     assert loop.executed(counted(vector=1, memory=2)) is None
