@@ -288,7 +288,7 @@ def _require_content(recording: Recording) -> None:
 
 
 def _others(count: int) -> str:
-    return f"{count} file{'' if count == 1 else 's'}, none of a profiler" if count else "no files"
+    return f"{count} file{'' if count == 1 else 's'} that no profiler writes" if count else "no files"
 
 
 def _head(path: Path) -> bytes:
