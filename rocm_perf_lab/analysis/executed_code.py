@@ -34,6 +34,7 @@ _NO_DESTINATION = ("global_store", "flat_store", "scratch_store", "buffer_store"
 
 _READS_SCC = ("s_cselect", "s_cmov", "s_addc", "s_subb")
 _KEEPS_SCC = ("s_mul_", "s_mov", "s_cselect", "s_cmov", "s_sext", "s_brev", "s_ff", "s_flbit", "s_pack", "s_getreg", "s_setreg")
+_READS_DESTINATION = ("fmac", "_mac_", "dot2c", "atomic", "writelane")
 _LONGEST_CODE = 20_000
 _MOST_LOOPS = 6
 """Nested loops around a use that may bring a definition back."""
@@ -200,6 +201,40 @@ def _target(branch: ExecutedInstruction) -> int | None:
         return None
     offset = int(words[1])
     return branch.address + 4 + 4 * (offset - (1 << 16) if offset >= 1 << 15 else offset)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers that an instruction reads, with those of addresses, masks and conditions, and that it writes."""
+
+    read: frozenset[str]
+    written: frozenset[str]
+
+
+def registers_of(text: str) -> Registers:
+    """Return the registers of an instruction in assembly text."""
+    mnemonic, _, rest = text.strip().lower().partition(" ")
+    parts = [_registers(part) for part in rest.split(",")] if rest else []
+    kind = instruction_class(mnemonic)
+    read: frozenset[str] = frozenset().union(*parts[1:])
+    written = parts[0] if parts else frozenset()
+    if mnemonic.startswith(_NO_DESTINATION):
+        read, written = read | written, frozenset()
+    elif any(part in mnemonic for part in _READS_DESTINATION):
+        read |= written
+    if "_co_" in mnemonic and len(parts) > 1:
+        written |= parts[1]
+    if mnemonic.startswith("v_cmpx") or "saveexec" in mnemonic:
+        written |= {"exec"}
+    if kind in ("valu", "vmem", "lds") or "saveexec" in mnemonic or "exec" in mnemonic:
+        read |= {"exec"}
+    if kind == "salu" and not mnemonic.startswith(_KEEPS_SCC):
+        written |= {"scc"}
+    if mnemonic.startswith(_READS_SCC) or "_scc" in mnemonic:
+        read |= {"scc"}
+    if "_vcc" in mnemonic or mnemonic.startswith("v_div_fmas"):
+        read |= {"vcc"}
+    return Registers(read, written)
 
 
 def _operands(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:

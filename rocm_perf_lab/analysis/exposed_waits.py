@@ -1,9 +1,9 @@
 """Exposed waiting of a thread trace, divided among its causes and the instructions behind them.
 
-While all wavefronts of a SIMD wait, its time is divided equally among them, and the part of a wavefront is charged to the cause
-of its wait: outstanding operations of a counter, the wavefront that is late at a barrier (and, in turn, the cause of its delay),
-the unit that does not accept an instruction, code that was not fetched, a result that is not ready, or stores that must complete
-before the wavefront ends.
+While the binding unit of a SIMD is idle, the time is divided equally among its wavefronts, and the part of one that waits is
+charged to the cause of its wait: outstanding operations of a counter, the wavefront that is late at a barrier (and, in turn, the
+cause of its delay), the unit that does not accept an instruction, code that was not fetched, a result that is not ready, or
+stores that must complete before the wavefront ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocm_perf_lab.analysis.intervals import Floats, Integral
-    from rocm_perf_lab.analysis.simd_time import SimdTimes
+    from rocm_perf_lab.analysis.simd_time import SimdTime, SimdTimes
     from rocm_perf_lab.analysis.wait_charges import WaveWaits
     from rocm_perf_lab.analysis.wave_times import WaveTimes
     from rocm_perf_lab.rocprof.att.model import InstructionRow, Integers
@@ -45,6 +45,8 @@ _LONGEST_GAP, _LONGEST_BRANCH = 40, 48
 _MATRIX_CLOCKS = 128
 """After a matrix instruction, for which a vector instruction may wait for its result."""
 _CODE_OF = {cause: number for number, cause in enumerate(CAUSES)}
+_OWN_RESULTS = (_CODE_OF[Cause.DEPENDENCY], _CODE_OF[Cause.INSTRUCTION_CACHE])
+"""Causes of short waits that may as well be the issue of another wavefront, if one issues."""
 _STALL_OF_CLASS = {
     "vmem": Cause.MEMORY_BACKPRESSURE,
     "lds": Cause.LDS_LATENCY,
@@ -151,12 +153,13 @@ def exposed_waits(
         times: Times of the SIMDs of these wavefronts.
         causes: Causes by row number.
     """
-    exposure_of = {id(one): simd.exposure for simd in times.simds for one in simd.waves}
-    exposures = [exposure_of[id(one)] for one in waves]
+    simd_of = {id(one): simd for simd in times.simds for one in simd.waves}
+    simds = [simd_of[id(one)] for one in waves]
+    exposures = [simd.exposure for simd in simds]
     barriers = barrier_waits(waves, exposures, causes.is_barrier)
     book = _Book(causes)
     for number, one in enumerate(waves):
-        walk = _WaveWalk(one, exposures[number], barriers.forwarded[number], barriers.imbalanced[number], causes)
+        walk = _WaveWalk(one, simds[number], barriers.forwarded[number], barriers.imbalanced[number], causes)
         walk.charge(book, waits[number], barriers.moved[number])
     return ExposedWaits(book.table(), book.gain(times), barriers)
 
@@ -203,8 +206,9 @@ class _Book:
 class _WaveWalk:
     """Charges of one wavefront."""
 
-    def __init__(self, one: WaveTimes, exposure: Integral, forwarded: Integral, imbalanced: Integral, causes: CauseTable) -> None:
-        self._one, self._exposure, self._forwarded, self._imbalanced, self._causes = one, exposure, forwarded, imbalanced, causes
+    def __init__(self, one: WaveTimes, simd: SimdTime, forwarded: Integral, imbalanced: Integral, causes: CauseTable) -> None:
+        self._one, self._exposure, self._exposed = one, simd.exposure, simd.exposed_exposure
+        self._forwarded, self._imbalanced, self._causes = forwarded, imbalanced, causes
 
     def charge(self, book: _Book, waits: WaveWaits | None, moved: Integers) -> None:
         """Charge all exposed time of the wavefront, and that of others that waited for it at barriers."""
@@ -223,6 +227,7 @@ class _WaveWalk:
         if waits is not None:
             self._charge_links(book, waits, stalls, main)
         self._charge_end(book, stalls, stall_cause, main)
+        self._charge_contention(book, direct, stalls, one.attempted, one.issued)
         book.add(direct, rows, stalls)
         idle_cause = self._charge_gaps(book, unfetched, gaps)
         self._charge_imbalance(book)
@@ -248,6 +253,13 @@ class _WaveWalk:
         stalls -= np.bincount(links.victims, weights=shares, minlength=len(stalls))
         np.maximum(stalls, 0.0, out=stalls)
         main[links.victims] = cause
+
+    def _charge_contention(self, book: _Book, cause: Integers, clocks: Floats, begin: Integers, end: Integers) -> None:
+        """Charge waits of ready instructions, while other wavefronts issue theirs, to the issue; `clocks` keeps the rest."""
+        shared = self._exposure.at(end) - self._exposure.at(begin) - self._exposed.at(end) + self._exposed.at(begin)
+        shared = np.where(np.isin(cause, _OWN_RESULTS), np.clip(shared, 0.0, clocks), 0.0)
+        book.add(np.full(len(cause), _CODE_OF[Cause.INSTRUCTION_OVERHEAD]), self._one.rows, shared)
+        clocks -= shared
 
     def _charge_end(self, book: _Book, stalls: Floats, stall_cause: Integers, main: Integers) -> None:
         """Charge s_endpgm and the time after it to the last store, which must complete before the wavefront ends."""
@@ -291,6 +303,7 @@ class _WaveWalk:
         jumped = np.flatnonzero(one.wave.instructions[:-1, Column.CATEGORY] == Category.JUMP) + 1
         cause[jumped[gaps[jumped] <= _LONGEST_BRANCH]] = _CODE_OF[Cause.INSTRUCTION_OVERHEAD]
         cause[0] = _CODE_OF[Cause.LAUNCH_OVERHEAD]
+        self._charge_contention(book, np.where(gaps > _LONGEST_GAP, UNEXPLAINED, cause), weights, one.free, one.attempted)
         book.add(cause, one.rows, weights)
         return cause
 
@@ -310,7 +323,9 @@ class _WaveWalk:
 
 
 def beside_clocks(times: SimdTimes, row_numbers: int) -> Floats:
-    """Return the time in which a SIMD issues instructions while its binding unit is idle, by row number, in clocks.
+    """Return the part of issuing wavefronts in the time in which their SIMD's binding unit is idle, by row number, in clocks.
+
+    The rest of this time is the part of the wavefronts that wait meanwhile.
 
     Args:
         times: Times of all SIMDs.
@@ -318,11 +333,7 @@ def beside_clocks(times: SimdTimes, row_numbers: int) -> Floats:
     """
     clocks = np.zeros(row_numbers)
     for simd in times.simds:
-        own = np.zeros(row_numbers)
         for one in simd.waves:
-            spent = simd.unbound.at(one.done) - simd.unbound.at(one.issued)
-            own += np.bincount(one.rows, weights=spent, minlength=len(own))
-        total = own.sum()
-        if total > 0:
-            clocks += own * (simd.beside / total)
+            spent = simd.exposure.at(one.done) - simd.exposure.at(one.issued)
+            clocks += np.bincount(one.rows, weights=spent, minlength=row_numbers)
     return clocks

@@ -1,9 +1,10 @@
 """Time of each traced SIMD: its units work, all of its wavefronts wait, or it has no wavefront.
 
 A wavefront waits from the end of its previous work to the issue of its next instruction, and in waits, barriers and pauses for
-their whole time. A SIMD's time is exposed while all of its wavefronts wait and its binding unit is idle. Matrix instructions
-occupy the matrix core for their passes, which is longer than their issue; waiting behind a busy matrix core is not exposed
-if the matrix cores are the binding unit.
+their whole time. A SIMD's time is exposed while all of its wavefronts wait and its binding unit is idle. While some wavefronts
+issue other instructions, the binding unit is idle because of them and because of the waiting of the others, in equal parts.
+Matrix instructions occupy the matrix core for their passes, which is longer than their issue; waiting behind a busy matrix core
+is not exposed if the matrix cores are the binding unit.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rocm_perf_lab.analysis.traced_units import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.access_pace import Accesses
     from rocm_perf_lab.analysis.traced_units import UnitTable
@@ -56,10 +59,10 @@ class SimdTime:
     empty: int
     """Without a wavefront."""
     exposure: Integral
-    """Exposed time, divided by the number of wavefronts that wait."""
+    """Time in which the binding unit is idle, divided by the number of wavefronts present."""
+    exposed_exposure: Integral
+    """The part of it in which all wavefronts wait."""
     exposed_until: Integral
-    unbound: Integral
-    """Time in which the binding unit is idle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,21 +199,13 @@ def _simd(
     begins = np.sort(np.array([one.wave.begin for one in waves], dtype=np.int64))
     ends = np.sort(np.array([one.wave.end for one in waves], dtype=np.int64))
     covered = clipped(joined([work, binding]), begin, end)
-    times = np.unique(np.clip(np.concatenate([*covered, begins, ends, span]), begin, end))
-    place_before = np.searchsorted(covered[0], times, side="right") - 1
-    inside = np.zeros(len(times), np.bool_)
-    if len(covered[0]):
-        inside = (place_before >= 0) & (times < covered[1][np.maximum(place_before, 0)])
+    times = np.unique(np.clip(np.concatenate([*covered, *binding, begins, ends, span]), begin, end))
     present = np.searchsorted(begins, times, side="right") - np.searchsorted(ends, times, side="right")
-    waiting = ~inside & (present > 0)
+    works = _is_inside(times, covered)
+    waiting = ~works & (present > 0)
+    unbound = ~_is_inside(times, binding) & (present > 0)
     lengths = np.diff(times)
-    exposed = int(lengths[waiting[:-1]].sum())
-    empty = int(lengths[(~inside & (present <= 0))[:-1]].sum())
-    unbound = Integral(np.array([begin, end], np.float64), np.array([0.0, end - begin]))
-    if len(binding[0]):
-        bound = Integral.of_intervals(binding)
-        points = np.unique(np.concatenate([bound.times, [begin, end]]))
-        unbound = Integral(points, points - begin - bound.at(points))
+    each = 1.0 / np.maximum(present, 1)
     return SimdTime(
         place=place,
         waves=tuple(waves),
@@ -218,9 +213,19 @@ def _simd(
         busy=busy,
         binding=length(binding),
         beside=length(covered) - length(binding),
-        exposed=exposed,
-        empty=empty,
-        exposure=Integral.of_steps(times, np.where(waiting, 1.0 / np.maximum(present, 1), 0.0)),
+        exposed=int(lengths[waiting[:-1]].sum()),
+        empty=int(lengths[(~works & (present <= 0))[:-1]].sum()),
+        exposure=Integral.of_steps(times, np.where(unbound, each, 0.0)),
+        exposed_exposure=Integral.of_steps(times, np.where(waiting, each, 0.0)),
         exposed_until=Integral.of_steps(times, waiting.astype(np.float64)),
-        unbound=unbound,
     )
+
+
+def _is_inside(times: Integers, intervals: tuple[Integers, Integers]) -> NDArray[np.bool_]:
+    """Return for each time whether it is in one of the disjoint intervals."""
+    starts, ends = intervals
+    if not len(starts):
+        return np.zeros(len(times), np.bool_)
+    before = np.searchsorted(starts, times, side="right") - 1
+    inside: NDArray[np.bool_] = (before >= 0) & (times < ends[np.maximum(before, 0)])
+    return inside

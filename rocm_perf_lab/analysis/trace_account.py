@@ -16,6 +16,7 @@ from rocm_perf_lab.analysis.slow_accesses import QUEUED_CLOCKS
 from rocm_perf_lab.analysis.traced_lines import place_of
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.executed_code import ExecutedCode
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.analysis.trace_budget import LostTime, TraceBudget
     from rocm_perf_lab.profiling.profile import Profile
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _SMALLEST = 0.005
 _COMPLETE = 0.7
 """Share of a SIMD's part of the launch from which the trace is complete; workgroups are not distributed evenly."""
+_MOSTLY_COVERED = 0.5
+_LEAST_OVERHEAD = 0.1
 _LONG_PROLOGUE = 0.3
 _VARIED = 0.5
 _MANY_WAVES = 8
@@ -48,12 +51,13 @@ _CONFIDENCE = {
 _USUAL_CONFIDENCE = 0.8
 
 
-def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account:
+def trace_account(trace: ThreadTrace, profile: Profile | None = None, code: ExecutedCode | None = None) -> Account:
     """Return the account of a thread trace.
 
     Args:
         trace: Analysed trace.
         profile: Profile of the same kernel, for its duration and the memory bandwidth of its GPU; None if unknown.
+        code: Executed instructions, to tell useful arithmetic from that of addresses and conditions; None if unknown.
     """
     budget = trace.budget
     if budget is None:
@@ -68,8 +72,16 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
         if lost.share * covered >= _SMALLEST
         for part in _parts(trace, lost, covered, reliable, bandwidth)
     )
+    useless = _useless_share(trace, budget, code)
+    wasted = {unit: _useless_part(budget, unit, share, covered, reliable) for unit, share in useless.items()}
+    losses += tuple(wasted.values())
     units = tuple(
-        UnitUse(unit, share * covered, _evidence(_unit_text(unit, share, trace)), reliable=_is_reliable(unit, trace))
+        UnitUse(
+            unit,
+            share * covered - ((wasted[unit].share or 0.0) if unit in wasted else 0.0),
+            _evidence(_unit_text(unit, share, trace)),
+            reliable=_is_reliable(unit, trace),
+        )
         for unit, share in budget.use.items()
         if share >= _SMALLEST and (unit is not HardwareUnit.SALU or share <= budget.use.get(budget.binding or unit, 0.0))
     )
@@ -80,13 +92,43 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None) -> Account
         source=Source.THREAD_TRACE,
         losses=losses,
         units=units if memory is None else (*units, memory),
-        missing=_missing(trace, needs_bytes=needs_bytes and not (profile is not None and has_dram_traffic(profile))),
+        missing=(
+            *_missing(trace, needs_bytes=needs_bytes and not (profile is not None and has_dram_traffic(profile))),
+            *_missing_time(covered),
+        ),
         notes=_notes(trace, budget),
     )
 
 
 def _evidence(text: str) -> Evidence:
     return Evidence(Source.THREAD_TRACE, text)
+
+
+def _useless_share(trace: ThreadTrace, budget: TraceBudget, code: ExecutedCode | None) -> dict[HardwareUnit, float]:
+    """Return the share of the binding unit's instructions that compute only addresses and conditions, if that is known."""
+    kinds = {HardwareUnit.VALU: "valu", HardwareUnit.SALU: "salu"}
+    unit = budget.binding
+    if code is None or unit is None or unit not in kinds or not _is_reliable(unit, trace):
+        return {}
+    share = code.overhead.get(kinds[unit], 0.0)
+    return {unit: share} if share >= _LEAST_OVERHEAD else {}
+
+
+def _useless_part(budget: TraceBudget, unit: HardwareUnit, share: float, covered: float, reliable: float) -> TimePart:
+    """Return the time of instructions that compute only addresses and conditions, above that of the next busiest unit.
+
+    While all wavefronts wait, the issue slots are not contended: this share of the instructions is hidden behind the waiting.
+    """
+    busy = budget.use[unit]
+    next_busiest = max((use for other, use in budget.use.items() if other is not unit), default=0.0)
+    lost = max(0.0, busy - max(busy * (1 - share), next_busiest)) * (1 - budget.exposed)
+    kind = "vector" if unit is HardwareUnit.VALU else "scalar"
+    text = (
+        f"{share:.0%} of the executed {kind} instructions, which issue in {busy:.0%} of the SIMD time, only compute addresses"
+        " and conditions"
+    )
+    confidence = _CONFIDENCE[Cause.INSTRUCTION_OVERHEAD] * reliable
+    return TimePart(Cause.INSTRUCTION_OVERHEAD, lost * covered, busy * share * covered, confidence, (_evidence(text),))
 
 
 def _covered(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> float:
@@ -225,19 +267,19 @@ def _texts(trace: ThreadTrace, lost: LostTime, bandwidth: float | None) -> list[
 _WHAT = {
     Cause.LAUNCH_OVERHEAD: "start and end of wavefronts",
     Cause.TAIL: "no wavefront, while others of its workgroup run",
-    Cause.MEMORY_LATENCY: "all wavefronts wait for vector memory loads",
-    Cause.UNCOALESCED_ACCESS: "all wavefronts wait for uncoalesced accesses",
-    Cause.MEMORY_BACKPRESSURE: "all wavefronts wait to issue vector memory instructions",
-    Cause.ATOMIC_CONTENTION: "all wavefronts wait for atomics",
-    Cause.STORE_DRAIN: "all wavefronts wait for stores to complete",
-    Cause.REGISTER_SPILLS: "all wavefronts wait for scratch memory",
-    Cause.LDS_BANK_CONFLICTS: "all wavefronts wait for LDS accesses with conflicts",
-    Cause.LDS_LATENCY: "all wavefronts wait for LDS",
-    Cause.BARRIER_IMBALANCE: "all wavefronts wait for the last one at a barrier",
-    Cause.INSTRUCTION_OVERHEAD: "other instructions issue while the busiest unit is idle",
-    Cause.DEPENDENCY: "all wavefronts wait for their own results",
-    Cause.SCALAR_LATENCY: "all wavefronts wait for scalar loads",
-    Cause.INSTRUCTION_CACHE: "all wavefronts wait for code",
+    Cause.MEMORY_LATENCY: "wavefronts wait for vector memory loads",
+    Cause.UNCOALESCED_ACCESS: "wavefronts wait for uncoalesced accesses",
+    Cause.MEMORY_BACKPRESSURE: "wavefronts wait to issue vector memory instructions",
+    Cause.ATOMIC_CONTENTION: "wavefronts wait for atomics",
+    Cause.STORE_DRAIN: "wavefronts wait for stores to complete",
+    Cause.REGISTER_SPILLS: "wavefronts wait for scratch memory",
+    Cause.LDS_BANK_CONFLICTS: "wavefronts wait for LDS accesses with conflicts",
+    Cause.LDS_LATENCY: "wavefronts wait for LDS",
+    Cause.BARRIER_IMBALANCE: "wavefronts wait for the last one at a barrier",
+    Cause.INSTRUCTION_OVERHEAD: "other instructions, of no chain, issue while the busiest unit is idle",
+    Cause.DEPENDENCY: "wavefronts wait for their own results or issue chains of dependent instructions",
+    Cause.SCALAR_LATENCY: "wavefronts wait for scalar loads",
+    Cause.INSTRUCTION_CACHE: "wavefronts wait for code",
 }
 
 
@@ -267,6 +309,16 @@ def _missing(trace: ThreadTrace, *, needs_bytes: bool) -> tuple[str, ...]:
             " SQ_THREAD_CYCLES_VALU and SQ_ACTIVE_INST_VALU"
         )
     return tuple(missing)
+
+
+def _missing_time(covered: float) -> tuple[str, ...]:
+    """Return what decides the time that the traced compute units did not work in."""
+    if covered >= _MOSTLY_COVERED:
+        return ()
+    return (
+        f"the other {1 - covered:.0%} of the dispatch, in which the traced compute units had no wavefront: collect"
+        " GRBM_GUI_ACTIVE, SQ_BUSY_CU_CYCLES and SQ_WAVE_CYCLES, or trace more compute units",
+    )
 
 
 def _unit_text(unit: HardwareUnit, share: float, trace: ThreadTrace) -> str:

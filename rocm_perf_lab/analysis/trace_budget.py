@@ -14,6 +14,7 @@ import numpy as np
 from rocm_perf_lab.analysis.access_pace import AccessPace, accesses, loads_in_flight, pace
 from rocm_perf_lab.analysis.exposed_waits import CAUSES, UNEXPLAINED, beside_clocks, cause_table, exposed_waits
 from rocm_perf_lab.analysis.ledger import Cause, HardwareUnit
+from rocm_perf_lab.analysis.serial_chain import chained_share
 from rocm_perf_lab.analysis.simd_time import simd_times
 from rocm_perf_lab.analysis.slow_accesses import SlowAccesses, lds_excess
 from rocm_perf_lab.analysis.traced_units import UNITS, unit_table
@@ -39,6 +40,8 @@ _LATEST = 1 << 48
 """Clocks beyond which a time is damaged: a day and a half."""
 _OVERHANG = 1 << 20
 """By which an instruction may end after its wavefront."""
+_MUCH_ISSUE = 0.02
+"""Share of the time from which it matters whether instructions beside the binding unit depend on each other."""
 _LAUNCH_CLOCKS = 400
 """From the end of a wavefront to the start of the next one on an empty SIMD, at most: 56 to 304 clocks between workgroups in
 MI300X thread traces. A longer gap is a slot that other wavefronts of its workgroup still hold."""
@@ -141,8 +144,10 @@ def trace_budget(
     excess = lds_excess(waves, waits, lds, causes.wait)
     slow.tell_waits_apart(excess)
     beside = beside_clocks(times, waited.row_numbers)
-    exposed.clocks[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside
-    exposed.gain[CAUSES.index(Cause.INSTRUCTION_OVERHEAD)] += beside.sum()
+    chained = beside * chained_share(waves, rows, waited.row_numbers) if beside.sum() >= _MUCH_ISSUE * times.span else 0 * beside
+    for cause, issue in ((Cause.DEPENDENCY, chained), (Cause.INSTRUCTION_OVERHEAD, beside - chained)):
+        exposed.clocks[CAUSES.index(cause)] += issue
+        exposed.gain[CAUSES.index(cause)] += issue.sum()
     slow.charge_full_units()
     empty = {Cause.LAUNCH_OVERHEAD: 0, Cause.TAIL: 0}
     for simd in times.simds:

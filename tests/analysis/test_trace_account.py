@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.analysis.executed_code import ExecutedCode
 from rocm_perf_lab.analysis.ledger import Account, Cause, HardwareUnit, Source, TimePart, UnitUse
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
 from rocm_perf_lab.analysis.trace_account import trace_account
@@ -63,7 +64,7 @@ def test_a_loss_has_its_share_location_and_evidence() -> None:
     assert loss.gain == pytest.approx(792 / 800)
     assert loss.location == "k.hip:10"
     assert loss.evidence[0].source is Source.THREAD_TRACE
-    assert loss.evidence[0].text == "all wavefronts wait for vector memory loads: 99% of the traced SIMD time"
+    assert loss.evidence[0].text == "wavefronts wait for vector memory loads: 99% of the traced SIMD time"
     assert loss.evidence[1].text == "latency of a load: 796 clocks (90 % below 796, 1 waits)"
     assert unit(account, HardwareUnit.VALU).share == pytest.approx(4 / 800)
     assert sum(one.share or 0 for one in account.losses) + max(one.share for one in account.units) == pytest.approx(1)
@@ -219,3 +220,33 @@ def test_wavefronts_with_contradicting_times_do_not_count() -> None:
 
     assert part(account, Cause.MEMORY_LATENCY).share == pytest.approx(792 / 800)
     assert "1 wavefronts have times that contradict each other and do not count" in account.notes
+
+
+def test_vector_instructions_that_compute_addresses_are_overhead_beside_the_useful_ones() -> None:
+    shift = ("v_lshlrev_b32_e32 v0, 2, v7", "k.hip:1")
+    add = ("v_add_u32_e32 v0, s4, v0", "k.hip:2")
+    store = ("global_store_dword v0, v2, s[2:3]", "k.hip:3")
+    # 60 of 80 vector instructions reach only the address of the store: 240 of 328 clocks, and 20 the stored value.
+    steps: list[Step] = [*[(1, 0, 0, 4), (2, 0, 0, 4), (2, 0, 0, 4), (3, 0, 0, 4)] * 20, (4, 0, 0, 4), (5, 0, 0, 4)]
+    trace = Traced([shift, add, ("v_mul_f32_e32 v2, v5, v6", "k.hip:4"), store, END]).wave(steps).trace()
+
+    account = trace_account(traced(trace), code=ExecutedCode.of_trace(trace))
+
+    assert part(account, Cause.INSTRUCTION_OVERHEAD).share is not None
+    wasted = [one for one in account.losses if one.cause is Cause.INSTRUCTION_OVERHEAD and "75% of" in one.evidence[0].text]
+    assert [one.share for one in wasted] == [pytest.approx(240 / 328)]
+    assert unit(account, HardwareUnit.VALU).share == pytest.approx(80 / 328)
+
+
+def test_a_dispatch_that_outlasts_the_traced_wavefronts_says_what_is_missing(profile: Profile) -> None:
+    steps: list[Step] = [(1, 0, 0, 4), (2, 0, 192, 192), (3, 0, 0, 4)]
+    trace = Traced([LOAD, WAIT, FMA]).wave(steps).trace()
+    result = traced(trace)
+    complete = replace(result, coverage=replace(result.coverage, launched_waves=1))
+
+    # 200 clocks at a few GHz are about 0.1 us of a dispatch of many.
+    outlasting = trace_account(complete, replace(profile, durations_ns=(100_000.0,)))
+    matching = trace_account(complete)
+
+    assert any("had no wavefront: collect GRBM_GUI_ACTIVE" in line for line in outlasting.missing)
+    assert not any("had no wavefront" in line for line in matching.missing)
