@@ -126,7 +126,7 @@ def _wasted(pressures: Sequence[Pressure], launching: float, binding: float, sha
     """Yield the time that wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
 
     Only the most loaded unit bounds the time: waste on others is hidden behind it. Waste on a unit that is far from its limit
-    (`binding`, 0 to 1) is partly hidden behind waiting. Removing the waste can still gain all of it if nothing overlaps, which is
+    (`binding`, 0 to 1) is partly hidden behind waiting. Removing the waste can still gain all of it without overlap, which is
     the upper bound.
     """
     reliable = [pressure for pressure in pressures if pressure.reliable]

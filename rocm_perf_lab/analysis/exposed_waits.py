@@ -279,7 +279,7 @@ class _WaveWalk:
         book.waited(one, cause, np.array([one.last]), np.array([one.wave.end]))
 
     def _unfetched(self) -> Integers:
-        """Return the positions of vector instructions behind another one: nothing but their code can be late.
+        """Return the positions of vector instructions behind another one: only their code can be late.
 
         Vector instructions have no dependency stalls among themselves; the results of slow and matrix instructions do.
         """

@@ -24,7 +24,7 @@ _MOST_OF_IT = 0.4
 _MOST_UNEXPLAINED = 0.5
 _LEAST_LOSS = 0.1
 _NEARLY_ALL = 0.9
-"""Share of the time from which a loss is the verdict whatever its amount rests on: nothing else can be as large."""
+"""Share of the time from which a loss is the verdict whatever its amount rests on: no other loss can be as large."""
 _CLEAR_LOSS = 0.4
 """Share of the time from which a loss is clearly worth its removal."""
 _MOST_CONFIDENCE = 0.97

@@ -83,7 +83,7 @@ def vector_issue_share(kernel: SampledKernel, exposure: Exposure) -> float:
 
 
 def overhead(kernel: SampledKernel) -> list[TimePart]:
-    """Return the loss by cycles in which a SIMD issued nothing but scalar, branch or message instructions."""
+    """Return the loss by cycles in which a SIMD issued only scalar, branch or message instructions."""
     state = kernel.arbiter
     if state is None or not state.overhead:
         return []
@@ -109,7 +109,7 @@ class LaneUse:
 
     @property
     def idle(self) -> float:
-        """Share of lanes that do nothing."""
+        """Share of idle lanes."""
         return 1 - self.active / self.width
 
 

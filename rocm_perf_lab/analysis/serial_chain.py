@@ -33,7 +33,7 @@ _NO_RESULT = ("waitcnt", "barrier")
 
 @dataclass(frozen=True)
 class _Step:
-    """What the search needs to know about a row."""
+    """Facts about a row that the search needs."""
 
     registers: Registers
     result_clocks: float
@@ -105,7 +105,7 @@ def longest_chain(steps: Sequence[_Step], clocks: Sequence[float]) -> list[int]:
         if step.is_branch:
             branch = number
     found: list[int] = []
-    # A chain of counters whose result nothing uses is no reason to wait; a chain of one instruction depends on nothing.
+    # A chain of counters without a user is no reason to wait; a chain of one instruction has no dependency.
     ends = [number for number, step in enumerate(steps) if step.has_effect] or range(len(steps))
     at = max(ends, key=lambda number: ready[number], default=-1)
     while at >= 0 and (found or before[at] >= 0):

@@ -62,7 +62,7 @@ FORK_AND_JOIN: list[Row] = [(0, 10_000, 0), (11_000, 61_000, 1), (11_000, 111_00
 def test_a_join_waits_for_every_branch() -> None:
     path = critical_path(dispatches(FORK_AND_JOIN))
 
-    # By hand: A -> B -> D takes 70 us, A -> C -> D 120 us, so B has 50 us of slack and the others none.
+    # By hand: A -> B -> D lasts 70 us, A -> C -> D 120 us, so B has 50 us of slack and the others none.
     assert set(path.edges) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
     assert (path.length_ns, path.dispatches) == (120_000, (0, 2, 3))
     assert path.slack_ns.tolist() == [0, 50_000, 0, 0]
@@ -72,7 +72,7 @@ def test_the_gain_of_a_faster_branch_is_limited_by_the_other() -> None:
     path = critical_path(dispatches(FORK_AND_JOIN))
     only_c = np.array([False, False, True, False])
 
-    # C in 10 us: D waits for B, which ends at 61 us, then 1 us as before, then takes 10 us.
+    # C in 10 us: D waits for B, which ends at 61 us, then 1 us as before, then 10 us.
     assert what_if(path, only_c, 10).wall_ns == 72_000
     assert what_if(path, only_c, 2).wall_ns == 72_000
     assert what_if(path, only_c, 1).wall_ns == path.wall_ns == 122_000

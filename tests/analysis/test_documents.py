@@ -15,6 +15,7 @@ from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
 from rocm_perf_lab.analysis.series_document import export_schema as export_series_schema
 from rocm_perf_lab.autotune.document import export_schema as export_autotune_schema
+from rocm_perf_lab.jobs.analyze.document import export_schema as export_report_schema
 from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
 from rocm_perf_lab.profiling.profile import build_profile
@@ -42,6 +43,7 @@ def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
         path.name: path.read_text()
         for path in (
             *export_schemas(tmp_path),
+            export_report_schema(tmp_path),
             export_compare_schema(tmp_path),
             export_series_schema(tmp_path),
             export_autotune_schema(tmp_path),

@@ -180,7 +180,7 @@ def test_time_without_wavefronts_is_launch_and_then_tail() -> None:
     steps: list[Step] = [*[(1, 0, 0, 4)] * 99, (2, 0, 0, 4)]
     budget = checked(budget_of(Traced(code).wave(steps).wave(steps, begin=1400).trace()))
 
-    # 400 clocks of work, 1,000 without a wavefront, 400 of work. Two wavefronts take up to 800 to launch.
+    # 400 clocks of work, 1,000 without a wavefront, 400 of work. Two wavefronts need up to 800 to launch.
     assert budget.simds[0].empty == 1000
     assert lost(budget)["launch_overhead"] == 800
     assert lost(budget)["tail"] == 200

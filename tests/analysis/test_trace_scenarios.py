@@ -177,7 +177,7 @@ def test_a_wait_without_a_known_operation_is_unexplained() -> None:
 
 def test_a_chain_of_barriers_blames_the_slow_wavefront_of_each() -> None:
     code = [FMA, BARRIER, END]
-    # The wavefronts take turns with 100 additions; each arrival is 396 clocks after that of the other one.
+    # The wavefronts alternate with 100 additions; each arrival is 396 clocks after that of the other one.
     long_first: list[Step] = [*[(1, 0, 0, 4)] * 100, (2, 0, 4, 4), (1, 0, 0, 4), (2, 0, 400, 400), (3, 0, 0, 4)]
     long_second: list[Step] = [(1, 0, 0, 4), (2, 0, 400, 400), *[(1, 0, 0, 4)] * 100, (2, 0, 4, 4), (3, 0, 0, 4)]
     budget = checked(budget_of(Traced(code).wave(long_first).wave(long_second, simd=1).trace()))

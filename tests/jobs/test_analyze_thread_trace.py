@@ -102,7 +102,7 @@ def test_stalls_behind_a_busy_matrix_core_read_as_its_use(tmp_path: Path, capsys
     code = [("v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]", "g.hip:8"), ("s_endpgm", "")]
     traced = Traced(code)
     for slot in range(2):
-        # 16 passes of 4 clocks: two wavefronts take turns, each stalls for 60 of 64 clocks.
+        # 16 passes of 4 clocks: two wavefronts alternate, each stalls for 60 of 64 clocks.
         traced.wave([(1, 0, 60, 64)] * 100 + [(2, 0, 0, 4)], slot=slot, begin=32 * slot)
     write_trace(traced.trace(), tmp_path / "att")
 

@@ -144,8 +144,10 @@ def test_counters_are_tracks_that_fall_to_zero(tmp_path: Path) -> None:
 
 def test_copies_and_launches_are_shown_with_an_arrow_to_the_kernel(tmp_path: Path) -> None:
     one, zero = np.array([1]), np.array([0])
+    launched = traced(tmp_path, [dispatch(100, 200)])
     trace = replace(
-        traced(tmp_path, [dispatch(100, 200)]),
+        launched,
+        dispatches=replace(launched.dispatches, correlation=np.array([1])),  # that of hipLaunchKernel
         memory_copies=MemoryCopies(zero, zero, one, one * 40, one * 90, -one, zero, -one, zero, -one, directions=("H2D",)),
         regions=Regions(
             np.array([0, 0, 0]), np.array([7, 7, 7]), np.array([0, 1, 2]), np.array([20, 30, 35]), np.array([60, 50, 70]),

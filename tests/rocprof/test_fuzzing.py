@@ -1,4 +1,4 @@
-"""Damaged recordings of every format give a result or an error message; `python -m benchmarks.fuzzing` tries many more."""
+"""Damaged recordings of every format end in a result or an error message; `python -m benchmarks.fuzzing` tries many more."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _moved(code_object: CodeObject, traced: _Traced) -> int | None:
 
 
 def _is_same_code(code_object: CodeObject, rows: Mapping[int, InstructionRow]) -> bool:
-    """Return whether the kernel with most of the rows has their instructions; True if nothing can disassemble it."""
+    """Return whether the kernel with most of the rows has their instructions; True if it cannot be disassembled."""
     from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
 
     kernel = _kernel_with_most(code_object.kernels, rows)
