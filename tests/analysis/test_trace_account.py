@@ -245,7 +245,7 @@ def test_a_dispatch_that_outlasts_the_traced_wavefronts_says_what_is_missing(pro
     complete = replace(result, coverage=replace(result.coverage, launched_waves=1))
 
     # 200 clocks at a few GHz are about 0.1 us of a dispatch of many.
-    outlasting = trace_account(complete, replace(profile, durations_ns=(100_000.0,)))
+    outlasting = trace_account(complete, replace(profile, durations_ns=(100_000,)))
     matching = trace_account(complete)
 
     assert any("had no wavefront: collect GRBM_GUI_ACTIVE" in line for line in outlasting.missing)
