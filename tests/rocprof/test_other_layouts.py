@@ -213,11 +213,12 @@ def test_equal_notes_of_several_ranks_are_printed_once(tmp_path: Path) -> None:
         ("x_results.db", b"", "the database is empty"),
         ("x_results.db", b"SQLite format 3\0" + bytes(200), "damaged"),
         ("x_results.json", b'{"rocprofiler-sdk-tool": [{"metadata": {', "damaged or truncated"),
-        ("x_results.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool": []}'), "no process"),
+        ("x_results.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool": []}', mtime=0), "no process"),
         ("1_kernel_trace.csv", b"\xff\xfe\x00", "no column Agent_Id, Kernel_Name"),
         ("1_kernel_trace.csv", TRACED.encode() + b'"KERNEL_DISPATCH",4\n', "row 2 does not have 16 columns"),
         ("picture.png", b"\x89PNG\r\n", "there is no recording that can be analysed"),
     ],
+    ids=["empty", "no database", "truncated", "packed", "no text", "short row", "picture"],
 )
 def test_a_single_bad_file_has_a_message_with_place_and_hint(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:
     path = tmp_path / name
