@@ -269,7 +269,7 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
         case "ties":
             return rng.choice(values.reshape(-1)[:3], values.shape)
         case "halves":
-            return _halves(values, kind.values[0] or 1.0, rng)
+            return _halves(values, (kind.values or (1.0,))[0] or 1.0, rng)
         case "extremes":
             return _extremes(values, rng, np.inf if data.dtype.itemsize > 2 else 6e4)
         case _:
