@@ -242,10 +242,11 @@ class _WaveWalk:
     def _charge_links(self, book: _Book, waits: WaveWaits, stalls: Floats, main: Integers) -> None:
         """Charge the waits for counters to the operations; `stalls` keeps the rest, `main` gets the cause of the youngest."""
         links = waits.links
-        ends = np.maximum(waits.ends, waits.starts)
-        shares = divided(
-            links.victims, *(self._weight(np.clip(t, waits.starts, ends)) for t in (waits.starts, ends, waits.returns))
-        )
+        # A wait that is no longer than its issue counts as issue.
+        begin, end = self._one.attempted[links.victims], self._one.issued[links.victims]
+        starts = np.clip(waits.starts, begin, end)
+        ends = np.clip(waits.ends, starts, end)
+        shares = divided(links.victims, *(self._weight(np.clip(t, starts, ends)) for t in (starts, ends, waits.returns)))
         # A returned operation that is beyond the wait's end ends it.
         rows = self._one.rows[links.causes]
         cause = self._causes.wait[rows]

@@ -63,8 +63,7 @@ def test_the_largest_loss_is_the_one_that_the_kernel_was_written_for(kernel: str
     assert budget.binding is not None
     assert budget.lost[0].cause is cause
     assert budget.lost[0].share > 0.3
-    # A rest slightly below zero, from the division of shared issue, counts as zero.
-    assert budget.use[budget.binding] + sum(one.share for one in budget.lost) + budget.unexplained == pytest.approx(1, abs=1e-3)
+    assert budget.use[budget.binding] + sum(one.share for one in budget.lost) + budget.unexplained == pytest.approx(1)
     assert budget.unexplained < 0.01
 
 
