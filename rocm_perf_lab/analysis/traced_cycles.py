@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.analysis.intervals import Integral, joined, union
 from rocm_perf_lab.rocprof.att.model import Category, Column
 from rocm_perf_lab.rocprof.att.timeline import idle_cycles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
-
-    from numpy.typing import NDArray
 
     from rocm_perf_lab.rocprof.att.model import AttTrace, Clocks, InstructionRow, Integers, Wave
 
@@ -117,29 +116,16 @@ def hidden_cycles(trace: AttTrace) -> dict[int, int]:
     for wave in trace.waves:
         simds[wave.key.engine, wave.compute_unit, wave.key.simd].append(wave)
     for waves in simds.values():
-        times, busy = _busy_until(waves)
+        busy = Integral.of_intervals(joined([_busy(wave) for wave in waves]))
         for wave in waves:
             one = wave.instructions
             begins = one[:, Column.TIME] - idle_cycles(wave.begin, one)
             ends = one[:, Column.TIME] + one[:, Column.STALL]
-            cycles = np.interp(ends, times, busy) - np.interp(begins, times, busy)
+            cycles = busy.at(ends) - busy.at(begins)
             place = np.minimum(np.searchsorted(lines, one[:, Column.LINE]), len(lines) - 1)
             place = np.where(lines[place] == one[:, Column.LINE], place, len(lines))
             hidden += np.bincount(place, weights=cycles, minlength=len(lines) + 1)
     return {int(line): round(cycles) for line, cycles in zip(lines, hidden[:-1], strict=True) if cycles >= 1}
-
-
-def _busy_until(waves: Sequence[Wave]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return points in time and the busy cycles of the SIMD until then: linear in between, constant outside."""
-    parts = [_busy(wave) for wave in waves]
-    starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(starts, kind="stable")
-    begins, stops = _merged(starts[order], ends[order])
-    if not len(begins):
-        return np.zeros(1), np.zeros(1)
-    until = np.cumsum(stops - begins, dtype=np.float64)
-    times = np.stack([begins, stops], axis=1).ravel().astype(np.float64)
-    return times, np.stack([until - (stops - begins), until], axis=1).ravel()
 
 
 def _busy(wave: Wave) -> tuple[Integers, Integers]:
@@ -147,18 +133,4 @@ def _busy(wave: Wave) -> tuple[Integers, Integers]:
     one = wave.instructions
     categories = one[:, Column.CATEGORY]
     used = one[_IS_PIPE[np.where((categories >= 0) & (categories < len(_IS_PIPE)), categories, Category.NONE)]]
-    starts, ends = used[:, Column.TIME] + used[:, Column.STALL], used[:, Column.TIME] + used[:, Column.DURATION]
-    if len(starts) and (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
-    return _merged(starts, ends)
-
-
-def _merged(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
-    """Return the union of intervals sorted by start."""
-    if not len(starts):
-        return starts, ends
-    reached = np.maximum.accumulate(ends)
-    first = np.concatenate([[True], starts[1:] > reached[:-1]])
-    begins = starts[first]
-    return begins, np.maximum(reached[np.concatenate([first[1:], [True]])], begins)
+    return union(used[:, Column.TIME] + used[:, Column.STALL], used[:, Column.TIME] + used[:, Column.DURATION])
