@@ -13,6 +13,7 @@ import numpy as np
 
 from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.timeline import busy_ns
+from rocm_perf_lab.profiling.exposure import exclusive_times, gpu_of_agents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 WorkKind = Literal["compute", "communication", "copy"]
-_COMPUTE_GROUP, _COMMUNICATION_GROUP, _COPY_GROUP = 1, 2, 3
+_COMPUTE_GROUP, _COMMUNICATION_GROUP, _COPY_GROUP = range(3)
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,10 @@ def application_overview(
     work = _Work.of(trace, ranked)
     timed = bool(work.end_ns.any()) and timeline.wall_ns > 0
     gpus = _gpus(trace, work)
-    by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else {}
+    by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else None
     # A copy does not hide communication: only computing kernels do.
     is_kernel = work.group != _COPY_GROUP
-    by_kernels = by_group if is_kernel.all() else _exclusive(work, np.where(is_kernel, work.group, 0))
+    by_kernels = by_group if is_kernel.all() else _exclusive(work, np.where(is_kernel, work.group, -1))
     kernels = tuple(
         KernelUse(
             name=kernel.name,
@@ -165,7 +166,7 @@ def _kind(kernel: RankedKernel) -> WorkKind:
 
 @dataclass(frozen=True)
 class _Work:
-    """Dispatches, then copies, in columns; `group` is 0 for dispatches that are not ranked."""
+    """Dispatches, then copies, in columns; `group` is -1 for dispatches that are not ranked."""
 
     dispatches: int
     agent: Integers
@@ -176,12 +177,12 @@ class _Work:
     @classmethod
     def of(cls, trace: Trace, ranked: Sequence[RankedKernel]) -> _Work:
         dispatches, copies = trace.dispatches, trace.memory_copies
-        group = np.zeros(len(dispatches), np.int64)
+        group = np.full(len(dispatches), -1, np.int64)
         for kernel in ranked:
             group[kernel.dispatches] = _COMMUNICATION_GROUP if is_communication(kernel.name) else _COMPUTE_GROUP
         return cls(
             len(dispatches),
-            _same_gpu(trace)[np.concatenate([dispatches.agent, _gpu_of_copies(trace)])],
+            gpu_of_agents(trace)[np.concatenate([dispatches.agent, _gpu_of_copies(trace)])],
             np.concatenate([dispatches.start_ns, copies.start_ns]),
             np.concatenate([np.maximum(dispatches.end_ns, dispatches.start_ns), np.maximum(copies.end_ns, copies.start_ns)]),
             np.concatenate([group, np.full(len(copies), _COPY_GROUP)]),
@@ -193,13 +194,6 @@ def _gpu_of_copies(trace: Trace) -> Integers:
     copies = trace.memory_copies
     is_gpu = np.array([*(agent.kind == "GPU" for agent in trace.agents), False])
     return np.where(is_gpu[copies.destination], copies.destination, np.where(is_gpu[copies.source], copies.source, -1))
-
-
-def _same_gpu(trace: Trace) -> Integers:
-    """Return for each agent the first agent that is the same GPU, as seen by another process; the last entry is -1."""
-    first: dict[tuple[str, int, str], int] = {}
-    keys = [(agent.name, agent.id, trace.processes[agent.process].machine) for agent in trace.agents]
-    return np.array([*(first.setdefault(key, index) for index, key in enumerate(keys)), -1], np.int64)
 
 
 def _gpus(trace: Trace, work: _Work) -> tuple[GpuUse, ...]:
@@ -223,31 +217,13 @@ def _active(work: _Work, rows: Integers) -> int:
     return sum(_busy(work, rows[agents == agent]) for agent in np.unique(agents).tolist())
 
 
-def _group(work: _Work, group: int, exclusive: Mapping[int, int], size_bytes: int | None = None) -> WorkGroup | None:
+def _group(work: _Work, group: int, exclusive: Integers | None, size_bytes: int | None = None) -> WorkGroup | None:
     rows = np.flatnonzero(work.group == group)
-    if len(rows) == 0:
+    if len(rows) == 0 or exclusive is None:
         return None
     total = int((work.end_ns[rows] - work.start_ns[rows]).sum())
-    return WorkGroup(len(rows), total, _active(work, rows), exclusive.get(group, 0), size_bytes)
+    return WorkGroup(len(rows), total, _active(work, rows), int(exclusive[group]), size_bytes)
 
 
-def _exclusive(work: _Work, label: Integers) -> dict[int, int]:
-    """Return for each label the time in which only rows with it are active on their GPU; rows with label 0 are ignored."""
-    found: dict[int, int] = {}
-    for agent in np.unique(work.agent).tolist():
-        rows = np.flatnonzero((work.agent == agent) & (label > 0))
-        times = np.concatenate([work.end_ns[rows], work.start_ns[rows]])
-        order = np.argsort(times, kind="stable")
-        length = np.diff(times[order], append=times[order[-1:]])
-        # Narrow types: the columns of a large run would otherwise be the peak of the memory.
-        change = np.where(order < len(rows), -1, 1).astype(np.int8)
-        labels = label[rows].astype(np.int16)[order % max(len(rows), 1)]
-        del times, order
-        active = np.cumsum(change, dtype=np.int32)
-        total, squares = (np.cumsum(change * labels**power, dtype=np.int32) for power in (1, 2))
-        # All active labels are equal exactly if the mean of their squares is the square of their mean.
-        alone = (active > 0) & (active.astype(np.int64) * squares == total.astype(np.int64) ** 2)
-        spent = np.bincount(total[alone] // active[alone], weights=length[alone])
-        for number in np.flatnonzero(spent).tolist():
-            found[number] = found.get(number, 0) + round(float(spent[number]))
-    return found
+def _exclusive(work: _Work, group: Integers) -> Integers:
+    return exclusive_times(work.agent, work.start_ns, work.end_ns, group, _COPY_GROUP + 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.profiling.exposure import exclusive_times, gpu_of_agents
 from rocm_perf_lab.toolchain.demangle import demangle
 from rocm_perf_lab.toolchain.kernel_names import short_name
 
@@ -126,40 +127,9 @@ def exposed_times(trace: Trace, groups: Sequence[NDArray[np.int64]]) -> list[int
     group_of = np.full(len(dispatches), -1, np.int64)
     for number, rows in enumerate(groups):
         group_of[rows] = number
-    gpu_of_agent: dict[tuple[str, int], int] = {}
-    gpus = np.array(
-        [
-            gpu_of_agent.setdefault((trace.processes[agent.process].machine, agent.id), len(gpu_of_agent))
-            for agent in trace.agents
-        ],
-        np.int64,
-    )
-    exposed = np.zeros(len(groups), np.int64)
-    on_gpu = gpus[dispatches.agent] if len(gpus) else np.zeros(len(dispatches), np.int64)
-    for gpu in range(max(len(gpu_of_agent), 1)):
-        rows = np.flatnonzero((on_gpu == gpu) & (group_of >= 0))
-        if len(rows):
-            _add_exposed(exposed, group_of[rows], dispatches.start_ns[rows], dispatches.end_ns[rows])
-    found: list[int] = exposed.tolist()
+    gpu = gpu_of_agents(trace)[dispatches.agent]
+    found: list[int] = exclusive_times(gpu, dispatches.start_ns, dispatches.end_ns, group_of, len(groups)).tolist()
     return found
-
-
-def _add_exposed(exposed: NDArray[np.int64], group: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-    """Add the times of one GPU, whose dispatches are in order of start."""
-    if np.all(np.maximum.accumulate(end)[:-1] <= start[1:]):
-        np.add.at(exposed, group, end - start)
-        return
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    width = np.diff(times[order], append=times[order[-1]])
-    step = np.where(order < len(start), 1, -1)
-    groups = group[order % len(start)]
-    del times, order
-    active, total = np.cumsum(step, dtype=np.int32), np.cumsum(step * groups)
-    squares = np.cumsum(step * groups * groups)
-    # All active dispatches are of one group exactly if the variance of their numbers is 0.
-    alone = (active > 0) & (squares * active == total * total)
-    np.add.at(exposed, total[alone] // active[alone], width[alone])
 
 
 def _candidates(ranked: Sequence[RankedKernel]) -> Sequence[RankedKernel]:
