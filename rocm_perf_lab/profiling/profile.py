@@ -106,6 +106,7 @@ def build_profile(
     resources: KernelMetadata | None = None,
     symbol: str | None = None,
     helper_patterns: Sequence[str] = (),
+    ranked: Sequence[RankedKernel] | None = None,
     counter_traces: Sequence[Trace] = (),
     code_object_sha256: str | None = None,
     versions: Mapping[str, str] | None = None,
@@ -121,6 +122,7 @@ def build_profile(
         resources: The compiler's metadata of the kernel; without it the profiler's padded counts are used.
         symbol: Mangled name of the kernel.
         helper_patterns: Name patterns of runtime helpers, which are never the dominant kernel.
+        ranked: The kernels of the trace, if they were ranked with these patterns.
         counter_traces: Further runs that collected counters, one per pass.
         code_object_sha256: Identity of the code object.
         versions: Versions of tools, in addition to those in the trace.
@@ -131,7 +133,7 @@ def build_profile(
         ProfileError: The trace contains no usable dispatch, or is of another architecture.
         LaunchImpossible: The launch does not fit the target.
     """
-    ranked = rank_kernels(trace, helper_patterns)
+    ranked = tuple(ranked) if ranked is not None else rank_kernels(trace, helper_patterns)
     kernel = select_kernel(trace, ranked, symbol=symbol or (resources.symbol if resources else None))
     _check_architecture(trace, kernel, target)
     groups = populations(trace, kernel.dispatches)

@@ -27,6 +27,8 @@ class KernelChoice:
 
     kernel: RankedKernel
     notes: tuple[str, ...] = ()
+    ranked: tuple[RankedKernel, ...] | None = None
+    """All kernels of the trace, if they were ranked."""
 
 
 def choose_kernel(
@@ -42,10 +44,10 @@ def choose_kernel(
     ranked = rank_kernels(trace, helpers)
     traced = [kernel for kernel in ranked if any(is_called(one, kernel.mangled_name) for one in evidence.traced)]
     if len(traced) == 1:
-        return KernelChoice(traced[0])
+        return KernelChoice(traced[0], ranked=ranked)
     chosen = select_kernel(trace, ranked)
     if traced and chosen not in traced:
         names = ", ".join(bare_name(kernel.name)[:40] for kernel in traced[:3])
-        return KernelChoice(chosen, (f"the thread traces are of other kernels: choose one with --kernel ({names})",))
+        return KernelChoice(chosen, (f"the thread traces are of other kernels: choose one with --kernel ({names})",), ranked)
     likely = other_choice(ranked, chosen, is_communication)
-    return KernelChoice(chosen, (likely,) if likely else ())
+    return KernelChoice(chosen, (likely,) if likely else (), ranked)

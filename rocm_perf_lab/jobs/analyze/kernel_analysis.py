@@ -85,11 +85,10 @@ class KernelSelector:
         Raises:
             ProfileError: The trace has no dispatch, or no kernel matches.
         """
+        if self.pattern is None and self.focus_critical:
+            return self.critical(trace, target)[0][0]
         ranked = rank_kernels(trace, self.helper_patterns)
-        if self.pattern is not None:
-            return self._matching(trace, ranked)
-        longest = select_kernel(trace, ranked)
-        return self.critical(trace, target)[0][0] if self.focus_critical else longest
+        return select_kernel(trace, ranked) if self.pattern is None else self._matching(trace, ranked)
 
     def critical(self, trace: Trace, target: Target) -> list[tuple[RankedKernel, float]]:
         """Return all kernels except helpers, each with its share of the critical path, largest first.
@@ -99,7 +98,7 @@ class KernelSelector:
         """
         ranked = rank_kernels(trace, self.helper_patterns)
         longest = select_kernel(trace, ranked)
-        profile = build_profile(trace, target=target, symbol=longest.mangled_name, helper_patterns=self.helper_patterns)
+        profile = build_profile(trace, target=target, symbol=longest.mangled_name, ranked=ranked)
         shares = diagnose(profile, trace, deterministic=False).critical_shares
         candidates = [kernel for kernel in ranked if not kernel.is_helper] or list(ranked)
         pairs = [(kernel, shares.get(kernel.mangled_name, 0.0)) for kernel in candidates]
@@ -187,6 +186,7 @@ def analyze_traces(
     directory: Path,
     *,
     kernel: RankedKernel,
+    ranked: Sequence[RankedKernel] | None = None,
     target: Target,
     helper_patterns: Sequence[str],
     note: str,
@@ -206,6 +206,7 @@ def analyze_traces(
         traces: Timed runs: the critical path is that of the first one, the durations are those of all.
         directory: Directory of the documents.
         kernel: Kernel of the first trace.
+        ranked: All kernels of the first trace, if they were ranked.
         target: The GPU.
         helper_patterns: Regular expressions of runtime helpers.
         note: Origin of the data, for the provenance.
@@ -228,6 +229,7 @@ def analyze_traces(
         first,
         code_objects,
         kernel,
+        ranked=ranked,
         target=target,
         identity_note=note,
         helper_patterns=helper_patterns,

@@ -148,6 +148,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
         [trace],
         directory,
         kernel=chosen.kernel,
+        ranked=chosen.ranked,
         target=gpu.target,
         helper_patterns=HELPERS,
         note=f"analysed from {', '.join(path.name for path in request.paths)}",
