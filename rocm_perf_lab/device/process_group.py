@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,4 +119,15 @@ def _group_lives(process: subprocess.Popen[bytes]) -> bool:
         os.killpg(process.pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    return not _only_zombies(process.pid)
+
+
+def _only_zombies(group: int) -> bool:
+    """Return whether all processes of a group have ended; PID 1 of some containers reaps them seconds later."""
+    states = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process ended meanwhile
+            state, _, of_group = stat.read_bytes().rpartition(b")")[2].split()[:3]  # a name may contain spaces
+            if int(of_group) == group:
+                states.append(state)
+    return bool(states) and set(states) <= {b"Z", b"X"}
