@@ -39,12 +39,6 @@ def is_results(path: Path) -> bool:
     return is_json(path) and f'"{ROOT}"'.encode() in _head(path)
 
 
-def find_results(directory: Path) -> tuple[Path, ...]:
-    """Return the JSON results of rocprofv3 in a directory tree, by content; compressed files only without uncompressed copy."""
-    found = [path for path in sorted(directory.rglob("*")) if path.is_file() and is_results(path)]
-    return tuple(path for path in found if path.suffix != ".gz" or path.with_suffix("") not in found)
-
-
 def refuse_other(path: Path, key: str) -> None:
     """Refuse a document of another tool, recognised by a key of its root.
 

@@ -10,7 +10,6 @@ import numpy as np
 from rocm_perf_lab.rocprof.json_document import Rows
 from rocm_perf_lab.rocprof.pc_samples import (
     ArbiterState,
-    IssueType,
     Pipe,
     SampledInstruction,
     SampledKernel,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 _REASON_PREFIX = "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_"
-_TYPE_PREFIX = "ROCPROFILER_PC_SAMPLING_INSTRUCTION_TYPE_"
 _REASONS: dict[str, StallReason] = {
     **StallReason.__members__,
     # Names of prereleases, and of the documentation.
@@ -118,11 +116,6 @@ class SampleRows:
 def reason_number(text: str) -> int:
     """Return the number of a stall reason from its name in any release; unknown names are other waits."""
     return int(_REASONS.get(text.strip().removeprefix(_REASON_PREFIX), StallReason.OTHER_WAIT))
-
-
-def issue_type_number(text: str) -> int:
-    """Return the number of an instruction type from its name; unknown names are other types."""
-    return int(IssueType.__members__.get(text.strip().removeprefix(_TYPE_PREFIX), IssueType.OTHER))
 
 
 def pipe_bits(fields: Mapping[str, object], prefix: str) -> int:

@@ -19,7 +19,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof import json_stream
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.json_files import find_results
+from rocm_perf_lab.rocprof.discovery import discover
 from rocm_perf_lab.rocprof.json_reader import read_results
 from rocm_perf_lab.rocprof.loading import load_recording, read_counter_passes
 from rocm_perf_lab.rocprof.reader import read_database
@@ -274,7 +274,7 @@ def test_files_are_found_by_content_compressed_or_not(tmp_path: Path, document: 
     (tmp_path / "x.json").write_text('{"traceEvents": []}')
     (tmp_path / "y.json.gz").write_bytes(gzip.compress((tmp_path / "whatever").read_bytes()))
 
-    assert [path.name for path in find_results(tmp_path)] == ["whatever", "y.json.gz"]
+    assert [path.name for path in discover([tmp_path]).json_results] == ["whatever", "y.json.gz"]
     assert len(read_run([tmp_path / "y.json.gz"]).dispatches) == 3
     # Equal content counts once, packed or not.
     recording = load_recording([tmp_path])
