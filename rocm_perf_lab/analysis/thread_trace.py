@@ -126,23 +126,17 @@ def analyse(
     Returns:
         The analysis, or the reason if the trace contains no cycles of the kernel.
     """
+    beside: tuple[str, ...] = ()
     if symbol is not None and (others := _of_others_only(trace, symbol)):
         return Unavailable(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
-    beside: tuple[str, ...] = ()
     if symbol is None:
         symbol, beside = _main_kernel(trace)
     rows = _rows_of(trace, symbol)
-    if not rows:
-        return Unavailable("; ".join(("the thread trace holds no instructions", *trace.notes)))
-    if not trace.has_cycles:
-        return Unavailable(_SAMPLED)
+    if reason := _reason_without_cycles(trace, rows):
+        return Unavailable(reason)
     if len(rows) < len(trace.rows):
         trace = replace(trace, waves=_waves_of(trace.waves, rows))
     total = spent_on(rows, sum(row.cycles for row in rows))
-    if not total.cycles and any(row.samples and row.samples.issued + row.samples.stalled for row in rows):
-        return Unavailable(_SAMPLED)
-    if not total.cycles:
-        return Unavailable("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
     kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
     found = waited(trace, rows, kinds)
     charges = found.charges
@@ -182,6 +176,17 @@ def analyse(
         gaps=launch_gaps(trace),
         limits=(*_limits(trace, summed, launched_waves), *beside),
     )
+
+
+def _reason_without_cycles(trace: AttTrace, rows: Sequence[InstructionRow]) -> str | None:
+    if not rows:
+        return "; ".join(("the thread trace holds no instructions", *trace.notes))
+    if not trace.has_cycles:
+        return _SAMPLED
+    if sum(row.cycles for row in rows):
+        return None
+    is_sampled = any(row.samples and row.samples.issued + row.samples.stalled for row in rows)
+    return _SAMPLED if is_sampled else "; ".join(("no wavefront of the kernel was traced", *trace.notes))
 
 
 def _architecture(name: str | None, trace: AttTrace) -> Architecture | None:
