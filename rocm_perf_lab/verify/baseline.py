@@ -20,7 +20,7 @@ from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.comparison import BaselineTrial, buffer_contents, same_bytes
 from rocm_perf_lab.verify.inputs import HARSH, NOT_FINITE, PARTIAL, WITHOUT_REFERENCE
-from rocm_perf_lab.verify.outputs import verify_outputs
+from rocm_perf_lab.verify.outputs import allowed_errors, verify_outputs
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
 from rocm_perf_lab.verify.tolerances import (
     PERTURBED_RUNS,
@@ -58,6 +58,8 @@ _BUDGET_FACTOR = 50
 _MIN_BUDGET = 16_000_000
 """The same for short trials: a rewrite with one workgroup per row needs many for many rows of one element."""
 _FIRST_POISON, _SECOND_POISON = 1, 2
+_TOLERANCE_USED = 0.5
+"""Largest part of a declared tolerance that the errors of the unmodified kernel may use, if a rewrite has to keep it."""
 _QUANTUM = 2.0**6
 _LARGEST_EXACT = 2.0**24
 
@@ -89,6 +91,7 @@ class BaselineRecorder:
     """Lines about declared tolerances, after :meth:`finished`."""
     _bounds: dict[str, Mapping[str, OutputBound]] = field(default_factory=dict)
     _factors: Mapping[str, float] = field(default_factory=dict)
+    _kept: frozenset[str] = frozenset()
 
     def record(self, trial: Trial, *, most: int = DEFAULT_BUDGET) -> BaselineTrial:
         """Run a trial and keep its result.
@@ -162,6 +165,7 @@ class BaselineRecorder:
     def finished(self) -> list[BaselineTrial]:
         """Return the results in order of cost, with the tolerances that follow from all of them."""
         self._factors = shared_factors(list(self._bounds.values()))
+        self._kept = self._kept_tolerances()
         exact = [b for b in self.recorded if b.trial.inputs == "exact"]
         small = [b for b in exact if b.trial.shape != "described"] or exact  # large sums may be inexact
         is_exact = bool(exact) and all(_is_exact(b) for b in small) and self.description.reference != BASELINE
@@ -182,7 +186,21 @@ class BaselineRecorder:
             return []
         bounds = self._bounds[own.trial.name]
         derived = {name: bound.allowed(self._factors.get(name, 1.0)) for name, bound in bounds.items()}
-        return tolerance_notes(self.description.tolerance, derived, own.expected)
+        return tolerance_notes(self.description.tolerance, self._kept, derived, own.expected)
+
+    def _kept_tolerances(self) -> frozenset[str]:
+        """Return the outputs whose declared tolerance may be tighter than the derived bound.
+
+        A right rewrite has errors of the same size as the unmodified kernel, but in other elements. So a tolerance that the
+        unmodified kernel needs most of cannot be required of a rewrite.
+        """
+        kept = set()
+        for name, tolerance in self.description.tolerance.items():
+            trials = [b for b in self.recorded if name in self._declared(b.trial) and name in b.expected]
+            used = (_used(b.outputs[name], b.expected[name], tolerance, b.ignored.get(name)) for b in trials)
+            if max(used, default=0.0) <= _TOLERANCE_USED:
+                kept.add(name)
+        return frozenset(kept)
 
     def _run(self, trial: Trial, poison: int, most: int) -> tuple[TrialRun, Launch]:
         return self.executor.run(trial, self.source, poison, self.runner, most)
@@ -217,7 +235,7 @@ class BaselineRecorder:
         if bounds is None:
             return baseline
         derived = {name: bound.allowed(factors.get(name, 1.0)) for name, bound in bounds.items()}
-        declared = self._declared(baseline.trial)
+        declared = {n: t for n, t in self._declared(baseline.trial).items() if t.note is not None or n in self._kept}
         return replace(baseline, tolerances=applied_tolerances(declared, derived, baseline.expected))
 
     def _declared(self, trial: Trial) -> dict[str, Tolerance]:
@@ -246,7 +264,8 @@ class BaselineRecorder:
             assert reference is not None
             bounds = output_bounds(shaped, as_described)
             assert bounds is not None
-            shaped = shaped.model_copy(update={"tolerance": self._declared(trial)})
+            noted = {name: given for name, given in self._declared(trial).items() if given.note is not None}
+            shaped = shaped.model_copy(update={"tolerance": noted})
             tolerances = supported_tolerances(shaped, bounds, reference)
             checks = verify_outputs(outputs, reference, tolerances)
         if trial.inputs in PARTIAL:
@@ -300,6 +319,17 @@ class Refusals:
         for subject, reasons in self._reasons.items():
             times = f" ({self._counts[subject]} trials)" if self._counts[subject] > 1 else ""
             yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
+
+
+def _used(output: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, ignored: NDArray[np.bool_] | None) -> float:
+    """Return the largest error of an output, as a part of a declared tolerance."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        want, got = expected.astype(np.float64), output.astype(np.float64)
+        part = np.abs(got - want) / allowed_errors(expected, tolerance)
+    counted = np.isfinite(part) | (np.isfinite(want) & np.isfinite(got) & (got != want))
+    if ignored is not None:
+        counted &= ~ignored
+    return float(part[counted].max(initial=0.0))
 
 
 def _undecided(

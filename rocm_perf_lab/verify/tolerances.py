@@ -38,7 +38,7 @@ from rocm_perf_lab.verify.reference import reference_values
 from rocm_perf_lab.verify.rounding import SMALLEST_NORMAL, UNIT_ROUNDOFF, RoundingModel, growth, growth_of_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -242,7 +242,7 @@ def applied_tolerances(
     """Return the tolerance of each output: the declared one if it has a note, otherwise the tighter one for each element.
 
     Args:
-        declared: Tolerances of the kernel description.
+        declared: Tolerances that apply: those with a note, and those that the unmodified kernel keeps.
         derived: Allowed absolute errors of :meth:`OutputBound.allowed`.
         expected: Expected outputs.
     """
@@ -257,14 +257,29 @@ def applied_tolerances(
 
 
 def tolerance_notes(
-    declared: Mapping[str, Tolerance], derived: Mapping[str, NDArray[np.float64]], expected: Mapping[str, NDArray[Any]]
+    declared: Mapping[str, Tolerance],
+    kept: Container[str],
+    derived: Mapping[str, NDArray[np.float64]],
+    expected: Mapping[str, NDArray[Any]],
 ) -> list[str]:
-    """Return one line for each declared tolerance that is looser than the derived bound, or has a note."""
+    """Return one line for each declared tolerance that has a note, or that the derived bound replaces.
+
+    Args:
+        declared: Tolerances of the kernel description.
+        kept: Outputs whose tolerance the unmodified kernel keeps in all trials, with a margin.
+        derived: Allowed absolute errors of :meth:`OutputBound.allowed`.
+        expected: Expected outputs.
+    """
     lines = []
     for name, given in declared.items():
         text = f"tolerance of {name} (rtol {given.rtol:g}, atol {given.atol:g})"
         if given.note is not None:
             lines.append(f"{text}: {given.note}")
+        elif name not in kept:
+            lines.append(
+                f"{text} is about as large as the errors of the unmodified kernel, or smaller; the derived error bound applies; "
+                f"add a note to keep it"
+            )
         elif name in derived and (looser := _looser(allowed_errors(expected[name], given), derived[name])):
             lines.append(
                 f"{text} is looser than the derived error bound in {looser}, where the bound applies; add a note to keep it"

@@ -230,12 +230,17 @@ def test_notes_name_looser_tolerances_and_their_reasons() -> None:
     derived = {"y": np.array([0.1, 0.4])}
     expected = {"y": np.array([1.0, 2.0])}
 
-    (looser,) = tolerance_notes({"y": Tolerance(rtol=0, atol=0.2)}, derived, expected)
-    (reason,) = tolerance_notes({"y": Tolerance(rtol=0, atol=0.2, note="fast tanh")}, derived, expected)
+    (looser,) = tolerance_notes({"y": Tolerance(rtol=0, atol=0.2)}, {"y"}, derived, expected)
+    (reason,) = tolerance_notes({"y": Tolerance(rtol=0, atol=0.2, note="fast tanh")}, {"y"}, derived, expected)
 
     assert looser == (
         "tolerance of y (rtol 0, atol 0.2) is looser than the derived error bound in 1 of 2 elements, where the bound applies; "
         "add a note to keep it"
     )
     assert reason == "tolerance of y (rtol 0, atol 0.2): fast tanh"
-    assert tolerance_notes({"y": Tolerance(rtol=0, atol=0)}, derived, expected) == []
+    assert tolerance_notes({"y": Tolerance(rtol=0, atol=0)}, {"y"}, derived, expected) == []
+    (broken,) = tolerance_notes({"y": Tolerance(rtol=0, atol=1e-9)}, frozenset(), derived, expected)
+    assert broken == (
+        "tolerance of y (rtol 0, atol 1e-09) is about as large as the errors of the unmodified kernel, or smaller; "
+        "the derived error bound applies; add a note to keep it"
+    )
