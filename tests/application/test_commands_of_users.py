@@ -142,8 +142,7 @@ def test_a_signal_terminates_the_application_and_its_children(
     assert lab.returncode == code
     assert b"completed work is kept" in said
     assert b"Traceback" not in said
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(child.read_text()), 0)
+    assert _has_ended(int(child.read_text()))
     assert not (workplace.directory / "run" / "profile.json").exists()
 
 
@@ -214,3 +213,12 @@ def test_endless_input_is_rejected(workplace: Workplace) -> None:
 
     assert done.returncode == 2
     assert "more than 256 MiB" in done.stderr
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether a process is gone or a zombie: PID 1 of some containers reaps processes seconds later."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in (b"Z", b"X")

@@ -1,6 +1,7 @@
 """The demo on the emulator: output, files and MLflow runs."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -68,10 +69,12 @@ def test_the_device_and_its_reason_are_printed(demo: Demo) -> None:
 
 
 def test_every_time_is_labelled_measured_or_emulated(demo: Demo) -> None:
-    times = [line for line in demo.printed.splitlines() if " us" in line]
+    before, ledger, after = re.split(r"^( *ledger.*\n(?: {2,}.*\n)*)", demo.printed, maxsplit=1, flags=re.MULTILINE)
+    times = [line for line in (before + after).splitlines() if " us" in line]
 
     assert times
     assert all("emulated" in line for line in times)
+    assert ledger.startswith("  ledger, times emulated  ")
 
 
 def test_every_proposal_is_printed_step_by_step(demo: Demo) -> None:
