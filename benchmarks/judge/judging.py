@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +41,7 @@ class JudgedCandidate:
         why: Reason of the label.
         stage: Stage that rejected the candidate, or `right`.
         reason: Reason of the judge.
-        seconds: Wall-clock time of the check.
+        seconds: Processor time of the check with its child processes.
         source: SHA-256 of the source, first twelve digits.
         commit: Commit of the judge.
     """
@@ -71,7 +71,7 @@ class JudgedCandidate:
 
 @dataclass(frozen=True)
 class JudgedKernel:
-    """Results for one kernel; `baseline_seconds` is the time to compile and record the unmodified kernel."""
+    """Results for one kernel; `baseline_seconds` is the processor time of its own trials and builds."""
 
     kernel: str
     baseline_seconds: float
@@ -89,9 +89,9 @@ def judge_kernel(name: str, candidates: Sequence[CorpusCandidate], seed: int) ->
     Raises:
         LabError: The unmodified kernel fails its own trials.
     """
-    start = time.perf_counter()
+    start = _processor_seconds()
     checker = _checker(name, seed)
-    baseline_seconds = time.perf_counter() - start
+    baseline_seconds = _processor_seconds() - start
     file_name = load_kernel(name).source.name
     judged = []
     with TemporaryDirectory(prefix="judge-") as directory:
@@ -99,6 +99,11 @@ def judge_kernel(name: str, candidates: Sequence[CorpusCandidate], seed: int) ->
             judged.append(_judged(checker, candidate, candidate.write(Path(directory), file_name)))
             _report(judged[-1])
     return JudgedKernel(name, baseline_seconds, tuple(judged))
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def _checker(name: str, seed: int) -> CandidateChecker:
@@ -110,14 +115,14 @@ def _checker(name: str, seed: int) -> CandidateChecker:
 
 
 def _judged(checker: CandidateChecker, candidate: CorpusCandidate, source: Path) -> JudgedCandidate:
-    start = time.perf_counter()
+    start = _processor_seconds()
     try:
         result = checker.check(source)
         stage, reason = str(result.stage), result.reason
     except LabError as error:  # the loop, too, rejects a candidate whose check fails
         stage, reason = "error", str(error)
     entry = candidate.entry
-    seconds = time.perf_counter() - start
+    seconds = _processor_seconds() - start
     return JudgedCandidate(
         candidate.kernel, entry.name, entry.verdict, candidate.part, candidate.origin, entry.why, stage, reason, seconds
     )

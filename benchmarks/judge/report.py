@@ -136,7 +136,10 @@ def summary(kernels: Sequence[JudgedKernel]) -> list[Figure]:
             Figure(f"{run.part}_first_false_rejects", f"{name}: legitimate candidates rejected", str(rejects), "at most 2 %"),
         ]
     seconds = [c.seconds for c in candidates]
-    return [*figures, Figure("seconds", "seconds per candidate", f"median {np.median(seconds):.1f}, maximum {max(seconds):.1f}")]
+    return [
+        *figures,
+        Figure("seconds", "processor seconds per candidate", f"median {np.median(seconds):.1f}, maximum {max(seconds):.1f}"),
+    ]
 
 
 def misjudged_lines(candidates: Sequence[JudgedCandidate]) -> list[str]:
