@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.figures import RESULTS, Publisher
 from benchmarks.judge.corpus import kernel_names, select_candidates
 from benchmarks.judge.progress import current_commit, judge_remaining
-from benchmarks.judge.report import KERNEL_COLUMNS, false_accepts, first_runs, kernel_rows, misjudged_lines, summary
+from benchmarks.judge.report import KERNEL_COLUMNS, SETS, false_accepts, first_runs, kernel_rows, misjudged_lines, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--kernels", nargs="+", choices=kernel_names(), metavar="NAME", help="only these; nothing is stored")
     parser.add_argument("--candidates", nargs="+", metavar="NAME", help="only candidates with these names; nothing is stored")
-    parser.add_argument("--set", default="all", choices=("development", "held_out", "third", "all"), help="part of the corpus")
+    parser.add_argument("--set", default="all", choices=(*SETS, "all"), help="part of the corpus")
     parser.add_argument("--seed", type=int, default=1, help="seed of the trials")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).parent
 TARGET = "mi300x"
 Verdict = Literal["wrong", "legitimate"]
-CorpusSet = Literal["development", "held_out", "third"]
+CorpusSet = Literal["development", "held_out", "third", "fourth"]
 Origin = Literal["hand", "mutation"]
 _FILES: tuple[tuple[str, CorpusSet, Origin], ...] = (
     ("", "development", "hand"),
     ("mutants", "development", "mutation"),
     ("held_out", "held_out", "hand"),
     ("third", "third", "hand"),
+    ("fourth", "fourth", "hand"),
 )
 """Subdirectory of `candidates`, and set and origin of the candidates in it."""
 
@@ -63,7 +64,7 @@ class CorpusCandidate:
     Args:
         kernel: Name of the kernel.
         entry: Entry of the file.
-        part: Development, held-out or third set.
+        part: Development, held-out, third or fourth set.
         origin: Whether the candidate was written by hand or generated.
         text: Source.
     """

@@ -36,7 +36,7 @@ class JudgedCandidate:
         kernel: Name of the kernel.
         name: Name of the candidate.
         label: `wrong` or `legitimate`.
-        part: `development`, `held_out` or `third`.
+        part: `development`, `held_out`, `third` or `fourth`.
         origin: `hand` or `mutation`.
         why: Reason of the label.
         stage: Stage that rejected the candidate, or `right`.

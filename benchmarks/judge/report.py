@@ -28,7 +28,7 @@ KERNEL_COLUMNS = (
     "seconds of baseline",
 )
 CONFIDENCE = 0.95
-SETS = {"development": "development set", "held_out": "held-out set", "third": "third set"}
+SETS = {"development": "development set", "held_out": "held-out set", "third": "third set", "fourth": "fourth set"}
 _FIRST_RUNS = Path(__file__).with_name("first_runs.yaml")
 
 
@@ -110,7 +110,7 @@ def kernel_rows(kernels: Sequence[JudgedKernel]) -> dict[str, tuple[str, ...]]:
 
 
 def summary(kernels: Sequence[JudgedKernel]) -> list[Figure]:
-    """Return the figures with their goals, for both sets together and for each set with candidates."""
+    """Return the figures with their goals, for all sets together and for each set with candidates."""
     candidates = [candidate for judged in kernels for candidate in judged.candidates]
     figures = [
         Figure(
