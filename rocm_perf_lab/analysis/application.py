@@ -122,8 +122,8 @@ def application_overview(
         critical_shares: Share of the critical path by mangled name.
     """
     work = _Work.of(trace, ranked)
-    timed = bool(work.end_ns.any()) and timeline.wall_ns > 0
     gpus = _gpus(trace, work)
+    timed = timeline.wall_ns > 0 and any(gpu.busy_ns for gpu in gpus)
     by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else None
     # A copy does not hide communication: only computing kernels do.
     is_kernel = work.group != _COPY_GROUP

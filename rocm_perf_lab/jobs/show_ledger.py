@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from rocm_perf_lab.analysis.ledger_verdict import near
+from rocm_perf_lab.core.text_columns import columns_of, first_columns, wrapped_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +27,7 @@ _LABEL = 28
 _NUMBER = 9
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _THREE_DIGITS = 100
+_GAP = " .."
 _SMALLEST_OF_UNIT = 2.0
 """A unit is used from 2 of it on; below, the next smaller one has more digits."""
 _SOURCES = {
@@ -95,13 +96,22 @@ def labelled(label: str, text: str, width: int, *, most_lines: int | None = None
 
 
 def wrapped(text: str, width: int, most_lines: int | None = None) -> list[str]:
-    """Return text in lines of at most `width` characters; words longer than a line are broken."""
-    lines = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
+    """Return text in lines of at most `width` columns; words longer than a line are broken.
+
+    Of more than `most_lines` lines the last one ends in `..`.
+    """
+    lines = wrapped_columns(text, width)
     if most_lines is None or len(lines) <= most_lines:
         return lines
-    kept = lines[:most_lines]
-    kept[-1] = textwrap.shorten(" ".join([kept[-1], lines[most_lines]]), width, placeholder=" ..")
-    return kept
+    return [*lines[: most_lines - 1], _cut(f"{lines[most_lines - 1]} {lines[most_lines]}", width)]
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the begin of a text and a gap, in `width` columns, without a part of a word if words are short."""
+    room = width - len(_GAP)
+    begin = first_columns(text, room)
+    whole = begin if text[len(begin) :][:1].isspace() else begin.rpartition(" ")[0]
+    return (whole if columns_of(whole) >= room // 2 else begin).rstrip() + _GAP
 
 
 def _verdict(ledger: Ledger, width: int) -> list[Text]:

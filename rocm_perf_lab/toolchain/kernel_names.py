@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.text_columns import columns_of, first_columns, last_columns
 from rocm_perf_lab.toolchain.demangle import demangle, without_parameters
 
 if TYPE_CHECKING:
@@ -18,22 +19,22 @@ _CONTEXT = 3
 
 
 def short_name(name: str, width: int) -> str:
-    """Return a kernel's name in at most `width` characters.
+    """Return a kernel's name in at most `width` columns of a terminal.
 
     Parameters and the return type are dropped first, then namespaces, then the middle of the template arguments, and at last
     the middle of the name: the end of generated names (tile sizes, data types) distinguishes kernels.
 
     Args:
         name: Demangled or mangled name.
-        width: Number of characters, at least 8.
+        width: Number of columns, at least 8.
     """
     bare = bare_name(name)
-    if len(bare) <= width:
+    if columns_of(bare) <= width:
         return bare
     bare = _NAMESPACE.sub("", bare)
     function, bracket, arguments = bare.partition("<")
-    if bracket and len(function) + len(GAP) + 2 * _CONTEXT <= width:
-        return function + _cut_middle(bracket + arguments, width - len(function), head=0.7)
+    if bracket and columns_of(function) + len(GAP) + 2 * _CONTEXT <= width:
+        return function + _cut_middle(bracket + arguments, width - columns_of(function), head=0.7)
     return _cut_middle(bare, width)
 
 
@@ -63,16 +64,17 @@ def bare_name(name: str) -> str:
 
 
 def _cut_middle(text: str, width: int, head: float = _KEPT_OF_HEAD) -> str:
-    if len(text) <= width:
+    if columns_of(text) <= width:
         return text
     kept = width - len(GAP)
-    front = max(1, round(kept * head))
-    return f"{text[:front]}{GAP}{text[len(text) - (kept - front) :]}"
+    front = first_columns(text, max(1, round(kept * head)))
+    return f"{front}{GAP}{last_columns(text, kept - columns_of(front))}"
 
 
 def _around(text: str, place: int, width: int) -> str:
     """Return the begin of a name and the part from shortly before `place`."""
     front = max(1, (width - 2 * len(GAP)) // 3)
-    rest = text[max(front, place - _CONTEXT) :]
+    begin = first_columns(text, front)
+    rest = text[max(len(begin), place - _CONTEXT) :]
     room = width - front - len(GAP)
-    return f"{text[:front]}{GAP}{rest if len(rest) <= room else rest[: room - len(GAP)] + GAP}"
+    return f"{begin}{GAP}{rest if columns_of(rest) <= room else first_columns(rest, room - len(GAP)) + GAP}"

@@ -112,6 +112,14 @@ def test_the_overview_equals_counting_every_nanosecond(dispatches: list[Row], co
     assert (found.copies.exposed_ns if found.copies else 0) == exposed_copies
 
 
+def test_dispatches_without_durations_have_no_times_in_any_line() -> None:
+    found = overview(traced([(100, 0, 0, 0), (500, 0, 0, 1)], []))
+
+    assert found.wall_ns is None
+    assert found.critical_path_ns is None
+    assert found.longest_gap_ns is None
+
+
 def test_the_communication_of_a_training_job_is_that_of_its_raw_rows() -> None:
     trace = read_run([RECORDING])
     table = trace.dispatches

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rocm_perf_lab.core.text_columns import columns_of, padded
 from rocm_perf_lab.jobs.show_ledger import UNKNOWN, duration_text, labelled
 from rocm_perf_lab.toolchain.kernel_names import short_name, short_names
 
@@ -79,7 +80,7 @@ def _kernels(overview: ApplicationOverview, chosen: str | None, width: int, verb
     timed = overview.wall_ns is not None
     for kernel, name in zip(shown, names, strict=True):
         mark = ">" if kernel is marked else ""
-        lines.append(Text(f"{mark:<{_MARK}}{name:<{room}}{_cells(kernel, timed)}"))
+        lines.append(Text(f"{mark:<{_MARK}}{padded(name, room)}{_cells(kernel, timed)}"))
     if rest := [kernel for kernel in overview.kernels if kernel not in shown]:
         total = duration_text(sum(kernel.total_ns for kernel in rest)) if timed else UNKNOWN
         share = f"{sum(kernel.share for kernel in rest):.1%}" if timed else UNKNOWN
@@ -134,7 +135,7 @@ def _path(overview: ApplicationOverview, width: int) -> list[Text]:
     kernels = sorted(overview.kernels, key=lambda kernel: -kernel.critical_share)[:_PATH_KERNELS]
     for number, kernel in enumerate(kernels):
         share = f" {kernel.critical_share:.0%}"
-        room = width - 9 - len(text) - len(share) - 2 * bool(number)
+        room = width - 9 - columns_of(text) - len(share) - 2 * bool(number)
         if room < _LEAST_NAME or kernel.critical_share <= 0:
             break
         text += f"{', ' if number else ''}{short_name(kernel.name, min(room, 24))}{share}"
