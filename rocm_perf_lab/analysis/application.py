@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rocm_perf_lab.analysis.collectives import is_communication
+from rocm_perf_lab.analysis.peer_waits import PeerWaits, peer_waits
 from rocm_perf_lab.analysis.timeline import busy_ns
 from rocm_perf_lab.profiling.exposure import exclusive_times, gpu_of_agents
 
@@ -102,6 +103,8 @@ class ApplicationOverview:
     critical_path_ns: int | None
     launches_late: int | None
     launches: int | None
+    peer_waits: PeerWaits | None = None
+    """Waiting of the processes in their collectives; None without times, or for one process."""
 
     @property
     def calls(self) -> int:
@@ -157,6 +160,7 @@ def application_overview(
         critical_path_ns=path.length_ns if timed else None,
         launches_late=timeline.launches.late if timeline.launches else None,
         launches=timeline.launches.count if timeline.launches else None,
+        peer_waits=peer_waits(trace) if timed else None,
     )
 
 

@@ -10,6 +10,7 @@ from rocm_perf_lab.analysis.collectives import is_communication
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.dependencies import symbol_of_kernels
 from rocm_perf_lab.analysis.kernel_ledger import kernel_ledger
+from rocm_perf_lab.analysis.peer_waits import peer_waits
 from rocm_perf_lab.analysis.roofline import Headroom, Roofline, Unavailable, evaluate_metrics, headroom, roofline
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
 from rocm_perf_lab.statistics.stability import Stability, stability
@@ -92,6 +93,7 @@ def diagnose(
         samples=samples,
         measured=measured,
         static=static,
+        peers_known=waits_for_peers and peer_waits(trace) is not None,
     )
     return Diagnosis(
         stability=spread,

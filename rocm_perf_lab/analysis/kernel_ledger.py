@@ -50,6 +50,7 @@ def kernel_ledger(
     samples: PcSampling | None = None,
     measured: MeasuredPeaks | None = None,
     static: StaticCode | None = None,
+    peers_known: bool = False,
 ) -> Ledger:
     """Return the ledger of the kernel of a profile.
 
@@ -62,12 +63,13 @@ def kernel_ledger(
         samples: PC samples of the run.
         measured: Measured peaks of the GPU.
         static: Instructions of the kernel's code object, used if there is no thread trace.
+        peers_known: The recording states how the processes of a collective wait for each other.
     """
     known_ns = duration_ns if duration_ns > 0 else None
     emulated = profile.provenance.trace.emulated
     if is_communication(profile.kernel.name):
         # The time of a collective includes waiting for its peers; few channels are its purpose.
-        return replace(fuse((), known_ns, emulated=emulated, missing=_OF_PEERS), verdict=COMMUNICATION)
+        return replace(fuse((), known_ns, emulated=emulated, missing=() if peers_known else _OF_PEERS), verdict=COMMUNICATION)
     traced = None if isinstance(thread_trace, Unavailable) else thread_trace
     code = ExecutedCode.of_trace(att) if att is not None and traced is not None else None
     static = static if code is None else None

@@ -122,7 +122,7 @@ def _verdict(ledger: Ledger, width: int) -> list[Text]:
         time = "" if roof.time_ns is None else f"{least}{duration_text(roof.time_ns)}, "
         against = f"{roof.name}: {time}{share}"
     else:
-        against = "not known: see missing"
+        against = "not known: see missing" if ledger.missing else "not known"
     confidence = f" (confidence {ledger.confidence:.0%})" if ledger.confidence else ""
     verdict = ledger.verdict.replace("_", " ") + confidence
     return [*labelled("roof", against, width), *labelled("verdict", verdict, width, most_lines=3)]

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.application import ApplicationOverview, WorkGroup
     from rocm_perf_lab.analysis.ledger import Ledger
+    from rocm_perf_lab.analysis.peer_waits import PeerWaits
     from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.rocprof.discovery import Recording
 
 REPORT = "report.json"
 _NS_PER_MS = 1e6
+_NS_PER_US = 1e3
 
 
 class UnderstoodFile(Part):
@@ -102,6 +104,17 @@ class WorkGroupPart(Part):
     size_bytes: int | None
 
 
+class PeerWaitsPart(Part):
+    """Waiting of the processes in their collectives; `late` is the one that enters last more often than by chance."""
+
+    peers: int
+    calls: int
+    waited_us: float
+    late: str | None
+    late_calls: float
+    late_share: float
+
+
 class ApplicationPart(Part):
     """Overview of the run; `idle_share` is the mean of the GPUs. Times are null if the recording has none."""
 
@@ -117,6 +130,7 @@ class ApplicationPart(Part):
     kernels: tuple[KernelUsePart, ...]
     communication: WorkGroupPart | None
     copies: WorkGroupPart | None
+    peer_waits: PeerWaitsPart | None = None
 
 
 class ReportDocument(Document):
@@ -223,6 +237,7 @@ def _application(overview: ApplicationOverview) -> ApplicationPart:
         kernels=kernels,
         communication=_group(overview.communication),
         copies=_group(overview.copies),
+        peer_waits=_peers(overview.peer_waits),
     )
 
 
@@ -235,6 +250,19 @@ def _group(group: WorkGroup | None) -> WorkGroupPart | None:
         active_ms=group.active_ns / _NS_PER_MS,
         exposed_ms=group.exposed_ns / _NS_PER_MS,
         size_bytes=group.size_bytes,
+    )
+
+
+def _peers(waits: PeerWaits | None) -> PeerWaitsPart | None:
+    if waits is None:
+        return None
+    return PeerWaitsPart(
+        peers=waits.peers,
+        calls=waits.calls,
+        waited_us=waits.waited_ns / _NS_PER_US,
+        late=waits.late,
+        late_calls=waits.late_calls,
+        late_share=waits.late_share,
     )
 
 

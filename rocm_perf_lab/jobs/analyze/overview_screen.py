@@ -12,6 +12,7 @@ from rocm_perf_lab.toolchain.kernel_names import short_name, short_names
 
 if TYPE_CHECKING:
     from rocm_perf_lab.analysis.application import ApplicationOverview, KernelUse, WorkGroup
+    from rocm_perf_lab.analysis.peer_waits import PeerWaits
 
 _ROWS = 8
 _PATH_KERNELS = 3
@@ -112,8 +113,19 @@ def _exchange(overview: ApplicationOverview, width: int) -> list[Text]:
         return labelled("comm", "no communication kernels, no copies", width)
     return [
         *_group("comm", overview.communication, "communication kernels", width),
+        *_peers(overview.peer_waits, width),
         *_group("copies", overview.copies, "copies", width),
     ]
+
+
+def _peers(waits: PeerWaits | None, width: int) -> list[Text]:
+    if waits is None:
+        return []
+    each = f"{duration_text(waits.waited_ns)} per call on average"
+    if waits.late is None:
+        return labelled("", f"each of {waits.peers} peers waits for the last {each}; none is last as a rule", width)
+    text = f"{waits.late} enters last in {waits.late_calls:.0%} of {waits.calls:,} calls and causes {waits.late_share:.0%}"
+    return labelled("", f"{text} of the waiting, {each}: give it less work, or find what delays it", width)
 
 
 def _group(label: str, group: WorkGroup | None, what: str, width: int) -> list[Text]:
