@@ -142,3 +142,19 @@ def test_a_directory_that_cannot_be_used_is_one_error_and_leaves_nothing(databas
         run_analyze(AnalyzeRequest.of([database], att=directory, output=database.parent / "out", quiet=True))
 
     assert not (database.parent / "out").exists()
+
+
+def test_of_several_traces_the_used_one_is_on_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    trace = copy_trace()
+    for number in (1, 2, 3):
+        write_trace(replace(trace, provenance=replace(trace.provenance, agent=1, dispatch=number)), tmp_path / "att")
+
+    run_analyze(AnalyzeRequest.of([tmp_path / "att"], output=tmp_path / "out"))
+    printed = " ".join(capsys.readouterr().out.split())
+
+    # The first dispatch is cold, and of the others the one with the median cycles is used.
+    assert "traced ui_output_agent_1_dispatch_2, one of 3 traces: 1 wavefront, 924 measured cycles each" in printed
+    assert "missing times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace" in printed

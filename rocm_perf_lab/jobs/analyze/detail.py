@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace
 
 _NAMED = 5
+_NO_TIMES = (
+    "times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace -f rocpd -- APPLICATION) beside these files"
+)
+_NO_ROOFS = "time at the roofs of caches and memory: counters (rocprof-compute profile -- APPLICATION, or rocm-perf profile)"
+_NO_TRACE = "waits of single wavefronts and their causes: a thread trace (rocprofv3 --att -- APPLICATION)"
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ def analyze_detail(evidence: DetailedEvidence, pattern: str | None) -> DetailAna
         notes.append(f"the thread trace is not used: {traced.reason}")
     if evidence.sampling is not None:
         accounts.append(sample_account(evidence.sampling, symbol, traced=traced if isinstance(traced, ThreadTrace) else None))
-    ledger = fuse(accounts, None, emulated=emulated)
+    missing = (_NO_TIMES, _NO_ROOFS) if isinstance(traced, ThreadTrace) else (_NO_TIMES, _NO_TRACE, _NO_ROOFS)
+    ledger = fuse(accounts, None, emulated=emulated, missing=missing)
     others = [name for name in symbols if name != symbol]
     if others:
         notes.append(f"{len(others)} more kernels were recorded: choose one with --kernel ({demangle(others[0])[:60]})")

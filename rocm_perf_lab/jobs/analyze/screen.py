@@ -102,7 +102,10 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
     traced, samples = found.thread_trace, found.samples
     if traced is not None and traced.waves:
         each = traced.total.cycles / traced.waves
-        text = f"{traced.waves:,} wavefronts, {each:,.0f} {found.time_kind} cycles each: {traced.issue_fraction:.0%} issuing, "
+        several = len(found.files.thread_traces)
+        which = f"{traced.directory}, one of {several} traces: " if several > 1 else ""
+        waves = f"{traced.waves:,} wavefront{'' if traced.waves == 1 else 's'}"
+        text = f"{which}{waves}, {each:,.0f} {found.time_kind} cycles each: {traced.issue_fraction:.0%} issuing, "
         text += f"{traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle; {_of_simds(traced)}"
         lines += labelled("traced", text, width)
     if samples is not None:
