@@ -157,4 +157,4 @@ def test_of_several_traces_the_used_one_is_on_the_screen(
 
     # The first dispatch is cold, and of the others the one with the median cycles is used.
     assert "traced ui_output_agent_1_dispatch_2, one of 3 traces: 1 wavefront, 924 measured cycles each" in printed
-    assert "missing times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace" in printed
+    assert "times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace" in printed
