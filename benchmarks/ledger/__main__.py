@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import RESULTS, Publisher
 from benchmarks.ledger.development import DEVELOPMENT
 from benchmarks.ledger.diagnosing import DiagnosedCase, EvidenceKind, diagnose_case
+from benchmarks.ledger.fresh import FRESH
 from benchmarks.ledger.report import CASE_COLUMNS, case_data, case_rows, figures, misses
 from benchmarks.ledger.unseen import UNSEEN
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.ledger.cases import Case
     from benchmarks.ledger.diagnosing import Answer
 
-SETS: Mapping[str, tuple[Case, ...]] = {"development": DEVELOPMENT, "unseen": UNSEEN}
+SETS: Mapping[str, tuple[Case, ...]] = {"development": DEVELOPMENT, "unseen": UNSEEN, "fresh": FRESH}
 
 
 def main(arguments: list[str] | None = None) -> None:
