@@ -80,7 +80,8 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
         ProfileError: No kernel was dispatched, every dispatch has an impossible duration, or `symbol` was not dispatched.
     """
     if not ranked:
-        raise ProfileError(_why_nothing(trace), where=str(trace.path), hint="check that the application uses the GPU")
+        what, hint = _why_nothing(trace)
+        raise ProfileError(what, where=str(trace.path), hint=hint)
     if symbol is not None:
         found = [kernel for kernel in ranked if kernel.mangled_name == symbol]
         if not found:
@@ -166,7 +167,8 @@ def _compile(patterns: Sequence[str]) -> list[re.Pattern[str]]:
     return compiled
 
 
-def _why_nothing(trace: Trace) -> str:
+def _why_nothing(trace: Trace) -> tuple[str, str]:
+    """Return why a trace has no kernel, and what to do."""
     if len(trace.dispatches):
-        return "every dispatch ends before it starts: the clocks of the trace are unreliable"
-    return "no kernel was dispatched"
+        return "every dispatch ends before it starts: the clocks of the trace are unreliable", "record the run again"
+    return "no kernel was dispatched", "check that the application uses the GPU"

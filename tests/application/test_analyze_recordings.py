@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,6 +325,31 @@ def test_a_damaged_file_beside_a_readable_one_is_a_note(tmp_path: Path) -> None:
     assert "truncated" in unused["reason"]
     assert any(note.startswith("bad.db is not used") for note in found["notes"])
     assert (alone.exit_code, alone.stdout) == (2, "")
+
+
+def test_lost_data_is_the_first_note_and_verbose_cuts_none(tmp_path: Path) -> None:
+    shutil.copytree(WORKLOADS / "MI200", tmp_path / "run", copy_function=shutil.copyfile)
+    table = tmp_path / "run" / "pmc_perf.csv"
+    table.write_text(table.read_text()[:-30])
+
+    lines = screen(tmp_path / "run", "--output", tmp_path / "out")
+    whole = screen(TRAINING, "--kernel", "reduce_kernel", "--verbose", "--output", tmp_path / "out")
+
+    assert line_of(lines, "notes").startswith(
+        "pmc_perf.csv was ignored: row 4 does not have 1022 columns: is the file truncated?"
+    )
+    notes = line_of(whole, "notes")
+    assert ".." not in notes
+    assert "5 kernels match --kernel: the one with the largest exposed time of them is analysed" in notes
+
+
+def test_a_wrong_kernel_is_answered_with_short_names(tmp_path: Path) -> None:
+    answer = analyzed(TRAINING, "--kernel", "nothing", "--output", tmp_path / "out")
+
+    assert answer.exit_code == 2
+    (hint,) = [line for line in answer.stderr.splitlines() if line.startswith(" hint:")]
+    assert hint.startswith(" hint: kernels, longest first: ncclDevKernel_Generic_1, vectorized_elementwise_kernel<4, ")
+    assert len(hint) < 400
 
 
 def test_other_runs_are_named_and_not_pooled(tmp_path: Path) -> None:

@@ -39,7 +39,13 @@ def choose_kernel(
     Raises:
         ProfileError: The trace has no dispatch, or no kernel matches.
     """
-    if request.kernel is not None or request.focus_critical:
+    if request.kernel is not None:
+        ranked = rank_kernels(trace, helpers)
+        found = KernelSelector(request.kernel).matching(trace, ranked)
+        chosen = select_kernel(trace, found)
+        note = f"{len(found)} kernels match --kernel: the one with the largest exposed time of them is analysed"
+        return KernelChoice(chosen, (note,) if len(found) > 1 else (), ranked)
+    if request.focus_critical:
         return KernelChoice(KernelSelector(request.kernel, request.focus_critical, tuple(helpers)).of(trace, target))
     ranked = rank_kernels(trace, helpers)
     traced = [kernel for kernel in ranked if any(is_called(one, kernel.mangled_name) for one in evidence.traced)]

@@ -26,6 +26,7 @@ from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
 from rocm_perf_lab.target.observed import ASSUMED, ObservedTarget, observed_target, with_implied_clock
 from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.peaks import MeasuredPeaks
     from rocm_perf_lab.verify.outputs import VerificationResult
+
+
+_NAME_IN_HINT = 60
 
 
 class AnalyzedKernel(Protocol):
@@ -88,7 +92,7 @@ class KernelSelector:
         if self.pattern is None and self.focus_critical:
             return self.critical(trace, target)[0][0]
         ranked = rank_kernels(trace, self.helper_patterns)
-        return select_kernel(trace, ranked) if self.pattern is None else self._matching(trace, ranked)
+        return select_kernel(trace, ranked) if self.pattern is None else select_kernel(trace, self.matching(trace, ranked))
 
     def critical(self, trace: Trace, target: Target) -> list[tuple[RankedKernel, float]]:
         """Return all kernels except helpers, each with its share of the critical path, largest first.
@@ -104,7 +108,12 @@ class KernelSelector:
         pairs = [(kernel, shares.get(kernel.mangled_name, 0.0)) for kernel in candidates]
         return sorted(pairs, key=lambda pair: -pair[1])
 
-    def _matching(self, trace: Trace, ranked: Sequence[RankedKernel]) -> RankedKernel:
+    def matching(self, trace: Trace, ranked: Sequence[RankedKernel]) -> list[RankedKernel]:
+        """Return the kernels whose mangled or demangled name matches the pattern, in the given order.
+
+        Raises:
+            ProfileError: The pattern is invalid, or no kernel matches.
+        """
         assert self.pattern is not None
         try:
             wanted = re.compile(self.pattern)
@@ -112,11 +121,11 @@ class KernelSelector:
             raise ProfileError(f"invalid regular expression {self.pattern!r}: {error}", where="--kernel") from error
         found = [k for k in ranked if wanted.search(k.name) or wanted.search(k.mangled_name)]
         if not found:
-            names = ", ".join(kernel.name for kernel in ranked[:5]) or "none"
+            names = ", ".join(short_name(kernel.name, _NAME_IN_HINT) for kernel in ranked[:5]) or "none"
             raise ProfileError(
                 f"no kernel matches {self.pattern!r}", where=str(trace.path), hint=f"kernels, longest first: {names}"
             )
-        return select_kernel(trace, found)
+        return found
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -28,6 +29,8 @@ _NARROWEST, _WIDEST = 80, 120
 _NOTES = 3
 _NAME_LINES = 2
 _BROKEN_EARLY = 16
+_ABOUT_LOST_DATA = re.compile(r"\bignored\b|is not used\b|wrongly|unreliable|is assumed|are unknown")
+"""Notes on files and figures that were lost or replaced, which are shown first."""
 
 
 def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool = False) -> None:
@@ -155,8 +158,10 @@ def _sizes(sizes: Iterable[int]) -> str:
 
 
 def _notes(notes: tuple[str, ...], width: int, verbose: bool) -> list[Text]:
+    notes = tuple(sorted(notes, key=lambda note: _ABOUT_LOST_DATA.search(note) is None))
     shown = notes if verbose else notes[:_NOTES]
-    lines = [line for n, note in enumerate(shown) for line in labelled("" if n else "notes", note, width, most_lines=2)]
+    most = None if verbose else 2
+    lines = [line for n, note in enumerate(shown) for line in labelled("" if n else "notes", note, width, most_lines=most)]
     if len(notes) > len(shown):
         lines += labelled("", f"and {len(notes) - len(shown)} more (--verbose)", width)
     return lines
