@@ -47,6 +47,9 @@ class _Registers:
     texts: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     writable: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    """Registers of outputs that the compiler may also use for an input: those whose constraint has no `&`."""
+    inputs: set[str] = field(default_factory=set)
     next_free: dict[str, int] = field(default_factory=lambda: dict(_FIRST))
 
 
@@ -76,11 +79,13 @@ class AssemblyEffects:
             return
         try:
             registers = _registers(statement, types)
-            instructions = self._instructions(_substituted(statement.template, registers))
+            text = _substituted(statement.template, registers)
+            instructions = self._instructions(text)
         except LabError as error:
             yield f"{place} cannot be checked: {error.what}"
             return
         yield from (f"{place} {problem}" for problem in _problems(instructions, registers, statement.clobbers))
+        yield from (f"{place} {problem}" for problem in _early_writes(text, instructions, registers))
 
     def _instructions(self, text: str) -> list[Instruction]:
         """Assemble a text and decode it.
@@ -128,6 +133,9 @@ def _registers(statement: AssemblyStatement, types: tuple[str, ...]) -> _Registe
             registers.names[operand.name] = text
         if index < outputs:
             registers.writable |= set(_expanded(text))
+            registers.shared |= set() if {"&", "+"} & set(operand.constraint) else set(_expanded(text))
+        else:
+            registers.inputs |= set(_expanded(text)) - registers.writable
     for clobber in statement.clobbers:
         registers.writable |= set(_expanded(clobber)) or {clobber}
     return registers
@@ -201,7 +209,9 @@ def _problems(instructions: list[Instruction], registers: _Registers, clobbers: 
             yield f"executes {name} with DPP before s_nop 1, which older writes of its source need"
         settled = settled or (instruction.mnemonic == "S_NOP" and instruction.fields["simm16"] >= 1)
         missing = sorted(_written(instruction) - registers.writable)
-        if missing:
+        if "exec" in _written(instruction):
+            yield f"writes exec with {name}, for which compilers have no clobber"
+        elif missing:
             yield f"writes {', '.join(missing)} with {name}, which is neither an output nor a clobber"
         if unit in (ExecutionUnit.STORE, ExecutionUnit.ATOMIC, ExecutionUnit.LDS) and "memory" not in clobbers:
             yield f"accesses memory with {name} without the clobber memory"
@@ -215,6 +225,19 @@ def _problems(instructions: list[Instruction], registers: _Registers, clobbers: 
     yield from (f"does not wait for {name}: add s_waitcnt {counter}(0)" for counter, name in waiting.items() if name)
 
 
+def _early_writes(text: str, instructions: list[Instruction], registers: _Registers) -> Iterator[str]:
+    """Yield inputs that are read after a write to an output: the compiler may use one register for both."""
+    lines = [line for line in re.sub(r"/\*.*?\*/|(?://|;)[^\n]*", "", text, flags=re.DOTALL).split("\n") if line.strip()]
+    written: set[str] = set()
+    for line, instruction in zip(lines, instructions, strict=False):
+        files = {register[0] for register in written}
+        named = {register for match in _REGISTER.finditer(line) for register in _expanded(match[0])}
+        read = sorted(register for register in named & registers.inputs if register[0] in files)
+        if read:
+            yield f"reads an input with {instruction.mnemonic.lower()} after writing an output whose constraint has no &"
+        written |= _written(instruction) & registers.shared
+
+
 def _written(instruction: Instruction) -> set[str]:
     """Return the registers that an instruction writes: `v4`, `s2`, `a0`, `vcc`, `scc`, `exec`, `m0`."""
     fields, mnemonic = instruction.fields, instruction.mnemonic
@@ -226,6 +249,8 @@ def _written(instruction: Instruction) -> set[str]:
     written = {register for name in names if name in instruction.operands for register in _of_field(instruction, name)}
     text = instruction.pseudocode or ""
     written |= {name for name, pattern in _SPECIAL.items() if pattern.search(text) and not (name == "vcc" and "sdst" in fields)}
+    if mnemonic == "V_SWAP_B32":
+        written |= set(_of_field(instruction, "src0"))
     if instruction.encoding == "VOPC":
         written.add("vcc")
     if mnemonic.startswith("V_CMPX"):
@@ -239,6 +264,8 @@ def _of_field(instruction: Instruction, name: str) -> Iterator[str]:
         bits = 64
     for offset in range(max(1, bits // _DWORD)):
         register = number + offset
+        if instruction.mnemonic in ("V_READFIRSTLANE_B32", "V_READLANE_B32") and name == "vdst":
+            register -= _FIRST_VGPR  # an SGPR in the field of VGPRs
         if register >= _FIRST_VGPR:
             accumulation = instruction.fields.get("acc") or instruction.mnemonic.startswith("V_ACCVGPR_WRITE")
             yield f"{'a' if accumulation else 'v'}{register - _FIRST_VGPR}"

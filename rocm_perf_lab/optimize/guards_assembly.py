@@ -7,6 +7,7 @@ that writes a register which is neither an output nor a clobber, reads a clock, 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.optimize.assembly_effects import AssemblyEffects
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.syntax import SyntaxNode
 
 InlineAssembly = Literal["refused", "allowed"]
+_DIRECTIVE = re.compile(r"(?<![\w)\]])\.[A-Za-z_][^\n]*")
+_UNKNOWN_ESCAPE = re.compile(r"\\")
 
 
 class CheckedAssembly:
@@ -72,8 +75,10 @@ class CheckedAssembly:
             return ""
         if statement.template is None:
             return " is not made of string literals, operands and clobbers"
-        directive = next((line for line in statement.template.split("\n") if line.strip().startswith(".")), None)
-        return f" contains the directive {directive.strip()}" if directive is not None else ""
+        if _UNKNOWN_ESCAPE.search(statement.template):
+            return " has escape sequences other than for new lines, tabs, quotes and backslashes"
+        directive = _DIRECTIVE.search(statement.template)
+        return f" contains the directive {directive[0].strip()}" if directive is not None else ""
 
 
 def _new(baseline: SourceUnit, candidate: SourceUnit) -> list[AssemblyStatement]:

@@ -50,7 +50,10 @@ _PLACE_AND_TIME = re.compile(
     r"__(?:FILE|FILE_NAME|BASE_FILE|TIME|DATE|TIMESTAMP|COUNTER|INCLUDE_LEVEL)__|__has_(?:include|embed)\w*|__pragma|import|export"
     r"|__builtin_(?:FILE|FILE_NAME|source_location)"
 )
-_PASTEABLE = ("__FILE__", "__FILE_NAME__", "__BASE_FILE__", "__TIME__", "__DATE__", "__TIMESTAMP__", "__COUNTER__", "_Pragma")
+_PASTEABLE = (
+    *(f"__{name}__" for name in ["FILE", "FILE_NAME", "BASE_FILE", "TIME", "DATE", "TIMESTAMP", "COUNTER", "INCLUDE_LEVEL"]),
+    *("__has_include", "__has_include_next", "__has_embed", "_Pragma", "__pragma"),
+)
 _LOOP = r"(?:unroll|interleave|vectorize|distribute|unroll_and_jam|pipeline)\w*\(\w+\)"
 _PRAGMA = re.compile(
     rf"(?:(?:GCC|clang)?unroll_?(?:\(?\w+\)?)?|nounroll|unroll_and_jam(?:\(\w+\))?|nounroll_and_jam|clangloop(?:{_LOOP})+"
@@ -102,13 +105,18 @@ def _new_words(before: ScannedSource, after: ScannedSource) -> Iterator[str]:
 
 
 def _pasted(after: ScannedSource, known: set[str]) -> Iterator[str]:
-    """Yield new words that macros could paste to a macro for place or time."""
-    if not any(token.text == "##" for directive in after.directives for token in directive.tokens):
-        return
+    """Yield new words that macros, also those of headers, could paste to the name of a macro for place, time or files.
+
+    The first part of such a name has a leading underscore. A single underscore, which may name an unused variable, counts only
+    if the source itself pastes.
+    """
+    pastes = any(token.text == "##" for directive in after.directives for token in directive.tokens)
     for token in _all_tokens(after):
-        if token.kind == "word" and token.text not in known and len(token.text) > 1 and "_" in token.text:
-            name = next((n for n in _PASTEABLE if n != token.text and (n.startswith(token.text) or n.endswith(token.text))), None)
-            if name is not None:
+        if token.kind == "word" and token.text not in known and "_" in token.text:
+            begins = token.text.startswith("_" if pastes else "__")
+            others = (n for n in _PASTEABLE if n != token.text)
+            name = next((n for n in others if (begins and n.startswith(token.text)) or n.endswith(token.text)), None)
+            if name is not None and (pastes or token.text != "_"):
                 yield f"{token.text} can be pasted to {name} (line {token.line})"
 
 

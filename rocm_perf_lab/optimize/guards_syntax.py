@@ -31,7 +31,7 @@ _STATEMENTS = {
 }
 _FORBIDDEN_CALLS = re.compile(
     r"(?:wall_)?clock(?:64)?|__clock\w*|__builtin_read\w*counter|__builtin_amdgcn_s_mem(?:real)?time|\w*_realtime|__nanosleep"
-    r"|__builtin_amdgcn_s_(?:get|set)reg\w*|__builtin_amdgcn_s_(?:sleep|sendmsg|sethalt|dcache|icache|ttrace|incperf|decperf)\w*"
+    r"|__builtin_amdgcn_s_(?:(?:get|set)reg\w*|getpc)|__builtin_amdgcn_s_(?:sleep|sendmsg|sethalt|dcache|icache|ttrace|incperf|decperf)\w*"
     r"|__builtin_amdgcn_(?:dispatch|queue|implicitarg|kernarg_segment)_ptr|__builtin_amdgcn_(?:dispatch_id|endpgm|init_whole\w*)"
     r"|__builtin_amdgcn_(?:ds_gws\w*|ds_append|ds_consume|cs_\w+|kill|reloc_constant|get_fpenv|set_fpenv|ds_ordered\w*)"
     r"|__builtin_(?:trap|debugtrap|verbose_trap|alloca\w*|frame_address|return_address|extract_return\w*|longjmp)"

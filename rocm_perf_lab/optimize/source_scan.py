@@ -2,7 +2,7 @@
 
 No compiler is involved: a source is scanned before any compiler opens it. Continued lines are joined, comments removed, digraphs
 and raw strings recognised. A text that compilers may read differently (trigraphs, universal character names, bidirectional
-control characters, unterminated comments) is listed under `problems`.
+control characters, other white space than ASCII, unterminated comments) is listed under `problems`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _PUNCTUATOR = re.compile(
 _HEADER = re.compile(r'<[^>\n]*>|"[^"\n]*"')
 _DIGRAPHS = {"%:": "#", "%:%:": "##", "<%": "{", "%>": "}", "<:": "[", ":>": "]"}
 _WITH_HEADER = frozenset({"include", "include_next", "import", "embed"})
+_WITH_TOKENS = frozenset({"define", "undef", "include", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
+"""Directives whose operands are tokens. Compilers read others, such as `#warning`, as text to the end of the line."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,14 @@ class _Scanner:
 
     def _rest_of_line(self) -> Iterator[SourceToken]:
         """Yield the tokens of a directive; header names are one token."""
-        first = ""
+        name, first = "", ""
         while self._at < len(self.text) and self.text[self._at] != "\n":
+            start = self._at
             if self._skip_blank():
+                if name and name not in _WITH_TOKENS and "\n" in self.text[start : self._at]:
+                    self.problems.append(
+                        f"a comment in a directive that compilers may end at the line's end (line {self._line()})"
+                    )
                 continue
             header = _HEADER.match(self.text, self._at) if first in _WITH_HEADER else None
             if header is not None:
@@ -152,6 +159,7 @@ class _Scanner:
                 if token.kind == "raw string":
                     self.problems.append(f"a raw string in a directive (line {token.line})")
             first = first or token.text
+            name = name or token.text
             yield token
 
     def _skip_blank(self) -> bool:
@@ -203,6 +211,9 @@ class _Scanner:
         joined = "\n".join(token.text for token in tokens if token.kind not in ("string", "raw string", "character"))
         if "\\" in joined:
             self.problems.append("a backslash outside of strings")
+        for token in tokens:
+            if token.kind == "punctuator" and not (token.text.isascii() and token.text.isprintable()):
+                self.problems.append(f"the character U+{ord(token.text):04X} outside of strings (line {token.line})")
         codes = [token for token in tokens if token.kind not in ("raw string", "header")]
         for before, middle, after in zip(codes, codes[1:], codes[2:], strict=False):
             if before.text == middle.text == "?" and _TRIGRAPH.match("??" + after.text):

@@ -23,6 +23,8 @@ RIGHT = (
     r'asm volatile("" ::: "memory");',
     r'asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");',
     r'asm volatile("v_pk_fma_f32 %[d], %[a], %[a], %[a]" : [d] "=v"(pair) : [a] "v"(pair));',
+    r'asm("v_readfirstlane_b32 %0, %1" : "=s"(cols) : "v"(cols));',
+    r'asm("v_mov_b32 %0, 0\n\tv_add_f32 %0, %0, %1" : "=&v"(sum) : "v"(largest));',
 )
 WRONG = (
     (r'asm volatile("v_mov_b32 v7, %0" :: "v"(sum));', "writes v7"),
@@ -36,7 +38,13 @@ WRONG = (
     (r'asm volatile("s_barrier");', "s_barrier"),
     (r'asm volatile("s_getreg_b32 %0, hwreg(HW_REG_HW_ID)" : "=s"(cols));', "s_getreg"),
     (r'asm volatile(".incbin \"/etc/hostname\"");', "directive"),
-    (r'asm volatile("x: .long 0");', "directive"),
+    (r'asm volatile("x: .long 0");', "the directive .long 0"),
+    (r'asm volatile("/* a */.incbin \"/etc/hostname\"");', "the directive .incbin"),
+    (r'asm volatile("{.incbin \"/etc/hostname\"|s_nop 0}");', "the directive .incbin"),
+    (r'asm volatile("\x2eincbin \"/etc/hostname\"");', "escape sequences"),
+    (r'asm volatile("s_mov_b64 exec, 0" ::: "exec");', "writes exec"),
+    (r'asm volatile("v_swap_b32 %0, %1" : "+v"(sum) : "v"(largest));', "neither an output"),
+    (r'asm("v_mov_b32 %0, 0\n\tv_add_f32 %0, %0, %1" : "=v"(sum) : "v"(largest));', "has no &"),
     (r'asm volatile("global_load_dword %0, %1, off" : "=v"(sum) : "v"(row_in) : "memory");', "does not wait"),
     (r'asm volatile("global_store_dword %0, %1, off\n\ts_waitcnt vmcnt(0)" :: "v"(row_out), "v"(sum));', "clobber memory"),
     (r'asm volatile("v_mov_b32_dpp %0, %1 row_shr:1 row_mask:0xf bank_mask:0xf" : "=v"(sum) : "v"(largest));', "s_nop 1"),

@@ -43,6 +43,10 @@ def test_lines_are_those_of_the_file() -> None:
         (b"int a;\n// \xe2\x80\xae\n", "the control character U+202E (line 2)"),
         (b'#define A R"(\n)"\n', "a raw string in a directive (line 1)"),
         (b"\xff\n", "bytes that are not UTF-8"),
+        (b"\xc2\xa0#include <x>\n", "the character U+00A0 outside of strings (line 1)"),
+        (b"#\xe3\x80\x80include <x>\n", "the character U+3000 outside of strings (line 1)"),
+        (b"#warning /*\n#include <x>\n// */\n", "a comment in a directive that compilers may end at the line's end (line 3)"),
+        (b"#pragma mark /*\n#include <x>\n// */\n", "a comment in a directive that compilers may end at the line's end (line 3)"),
     ],
 )
 def test_texts_that_compilers_may_read_differently_are_reported(text: bytes, problem: str) -> None:
@@ -51,5 +55,6 @@ def test_texts_that_compilers_may_read_differently_are_reported(text: bytes, pro
 
 def test_usual_sources_have_no_problems() -> None:
     text = b'// why??)\nauto s = "??/ \\n"; int b = a ? x : y; // \xc2\xb5s\nfloat \xcf\x83 = 1.0e-5f;\n'
+    text += b"// no\xc2\xa0break\n#define A 1 /* one\n two */\n#include <x> /* three\n four */\n# /* five\n six */ undef A\n"
 
     assert scan_source(text).problems == ()
