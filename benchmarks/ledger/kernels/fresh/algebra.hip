@@ -2,40 +2,30 @@
 #include <hip/hip_runtime.h>
 
 using double4v = double __attribute__((ext_vector_type(4)));
-using double2v = double __attribute__((ext_vector_type(2)));
 using half4v = _Float16 __attribute__((ext_vector_type(4)));
 using float16v = float __attribute__((ext_vector_type(16)));
 using short4v = short __attribute__((ext_vector_type(4)));
 
-// Largest entry of each row of a product in double precision; 16 rows of A per wavefront stay in registers.
-extern "C" __global__ void __launch_bounds__(256) dgemm_row_maxima(const double* __restrict__ a, const double* __restrict__ b, double* __restrict__ maxima, int panels) {
+// Products in double precision of rows with all shifts of a panel in LDS; 16 rows per wavefront stay in registers.
+extern "C" __global__ void __launch_bounds__(256) dgemm_shifts(const double* __restrict__ a, const double* __restrict__ b, double* __restrict__ sums, int shifts) {
   __shared__ double panel[64][64];
   const int t = threadIdx.x, lane = t & 63, wave = t >> 6, column = lane & 15, group = lane >> 4;
   double mine[16];
 #pragma unroll
   for (int k = 0; k < 16; ++k) mine[k] = a[((size_t)blockIdx.x * 64 + wave * 16 + column) * 64 + k * 4 + group];
-  double4v top = {-1e30, -1e30, -1e30, -1e30};
-  const double2v* from = reinterpret_cast<const double2v*>(b);
-  for (int p = 0; p < panels; ++p) {
-    double2v next[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) next[k] = from[(size_t)p * 2048 + k * 256 + t];
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < 8; ++k) reinterpret_cast<double2v*>(&panel[0][0])[k * 256 + t] = next[k];
-    __syncthreads();
-    double4v c[4] = {};
+  for (int k = 0; k < 16; ++k) panel[k * 4 + wave][lane] = b[(k * 4 + wave) * 64 + lane];
+  __syncthreads();
+  double4v c[4] = {};
+  for (int shift = 0; shift < shifts; ++shift) {
+    const int first = column + shift * 3;
 #pragma unroll
     for (int k = 0; k < 16; ++k)
 #pragma unroll
-      for (int n = 0; n < 4; ++n) c[n] = __builtin_amdgcn_mfma_f64_16x16x4f64(mine[k], panel[k * 4 + group][n * 16 + column], c[n], 0, 0, 0);
-#pragma unroll
-    for (int n = 0; n < 4; ++n)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) top[j] = fmax(top[j], c[n][j]);
+      for (int n = 0; n < 4; ++n) c[n] = __builtin_amdgcn_mfma_f64_16x16x4f64(mine[k], panel[k * 4 + group][(first + n * 16) & 63], c[n], 0, 0, 0);
   }
 #pragma unroll
-  for (int j = 0; j < 4; ++j) maxima[((size_t)blockIdx.x * 4 + j) * 256 + t] = top[j];
+  for (int j = 0; j < 4; ++j) sums[((size_t)blockIdx.x * 4 + j) * 256 + t] = c[0][j] + c[1][j] + c[2][j] + c[3][j];
 }
 
 // Scores of queries against a bank of filters that stays in LDS; bfloat16, 64 queries per wavefront and round.

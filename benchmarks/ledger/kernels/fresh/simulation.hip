@@ -131,7 +131,7 @@ template <int From, int To>
 __device__ __attribute__((always_inline)) inline void mechanism(float (&c)[16]) {
   if constexpr (To - From == 1) {
     constexpr int a = From * 7 % 16, b = (From * 5 + 3) % 16, d = (From * 11 + 1) % 16;
-    c[d] = fmaf(c[a], c[b] * (1.f / (From + 1.5f)), c[d] * 0.5f);
+    c[d] = fmaf(c[a] * (1.f / (From + 1.5f)), c[b] * (0.3f + 0.0001f * From), c[d] * (0.5f - 0.00007f * From));
   } else {
     mechanism<From, (From + To) / 2>(c);
     mechanism<(From + To) / 2, To>(c);
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(256) ignite_cells(float* __restrict
   float c[16];
 #pragma unroll
   for (int k = 0; k < 16; ++k) c[k] = cells[k * n + i];
-  mechanism<0, 4500>(c);
+  mechanism<0, 2800>(c);
 #pragma unroll
   for (int k = 0; k < 16; ++k) cells[k * n + i] = c[k];
 }
@@ -165,6 +165,6 @@ extern "C" __global__ void __launch_bounds__(256) score_samples(const float* __r
 #pragma unroll
   for (int k = 0; k < 12; ++k) x[k] = samples[k * n + i];
   float score = 1.f;
-  terms<0, 3600>(x, score);
+  terms<0, 1800>(x, score);
   scores[i] = score;
 }
