@@ -261,6 +261,8 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             changed = data.reshape(-1).copy()
             count = min(_SPECIAL_PLACES, -(-changed.size // _LEAST_PER_SPECIAL))
             changed[rng.integers(0, changed.size, count)] = rng.permutation(_SPECIALS)[:count].astype(changed.dtype)
+            if changed.size >= 2 * _LEAST_PER_SPECIAL:
+                changed[changed.size // 2] = -0.0  # the same element of all inputs: a sum of two negative zeros is negative
             return changed
         case "nan" | "infinities" | "sparse" | "signed zeros":
             return _not_finite(values, kind.inputs, rng)

@@ -263,6 +263,9 @@ class LargeTrials:
         for name, buffer in recorded.launch.buffers.items():
             if buffer.argument.access == "in" and any(place[0] == name for place in session.written_pages()):
                 return f"input {name!r} is written"
+        absent = _unwritten(recorded, session)
+        if absent is not None:
+            return absent
         repeated = self._repeated(recorded, session, grid)
         if repeated is not None:
             return repeated
@@ -314,6 +317,8 @@ class LargeTrials:
         """Run the workgroups of a rewrite that should write elements which the unmodified kernel wrote."""
         for difference in missing[:_LOCATED]:
             workgroup = grid.workgroup_of(difference.buffer, difference.element)
+            if workgroup is None and _is_idle(recorded, session, difference.buffer):
+                return f"{difference.label} is not written: no workgroup but the first writes {difference.buffer}"
             if workgroup is None:
                 continue
             session.run(workgroup)
@@ -412,6 +417,22 @@ class _Difference:
 
     def __str__(self) -> str:
         return f"{self.label}: {float(self.got):.9g} instead of {float(self.want):.9g}"
+
+
+def _unwritten(recorded: _RecordedShape, session: SparseSession) -> str | None:
+    """Return why a rewrite is wrong that changes nothing in an output, in any workgroup from the first to the last that ran."""
+    owed, found = ({buffer for buffer, _ in places} for places in (recorded.owed, session.written_pages()))
+    missing = sorted(owed - found)
+    return f"none of {len(session.writes):,} workgroups writes {missing[0]}" if missing else None
+
+
+def _is_idle(recorded: _RecordedShape, session: SparseSession, name: str) -> bool:
+    """Return whether only the first of the workgroups that ran changes an output that many of the unmodified kernel change."""
+    by_rewrite, by_baseline = (
+        {workgroup for workgroup, places in writes.items() if any(buffer == name for buffer, _ in places)}
+        for writes in (session.writes, recorded.writes)
+    )
+    return by_rewrite == {0} and len(by_baseline) >= _FEWEST_WORKGROUPS
 
 
 def _kind_of(error: LabError) -> str:

@@ -221,6 +221,11 @@ WRONG |= {  # written after the rules
         "add",
         "size_t i = ((size_t)(blockIdx.x & 0x3fffff)) * 256 + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f;",
     ),
+    "large grids skipped": ("add", "if (gridDim.x > 1u << 20) return;\n  " + FLAT_BASELINE),
+    "all workgroups of large grids skipped but the first": (
+        "add",
+        "if (gridDim.x > 1u << 20 && blockIdx.x > 0) return;\n  " + FLAT_BASELINE,
+    ),
     "tile index in float": (
         "turn",
         """int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;

@@ -101,6 +101,16 @@ def test_close_integers_cannot_be_told_apart_in_single_precision() -> None:
     assert len(np.unique(changed.astype(np.float32))) == 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_all_special_inputs_have_a_negative_zero_at_one_place(seed: int) -> None:
+    data, argument = np.ones(100, np.float32), BufferArgument(name="x", dtype="f32", shape=(100,), init=NormalInit())
+
+    special = changed_values(data, argument, InputKind("special"), np.random.default_rng(seed), {})
+
+    assert special[50] == 0
+    assert np.signbit(special[50])
+
+
 def test_a_small_array_has_few_special_values() -> None:
     special = values("special", (9,))
 
