@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.target.peaks import MeasuredPeaks
 
-_OF_PEERS = (
-    "the process that enters last: record all processes and compare their times of this kernel; the others wait for the one"
-    " with the shortest, so balance the work before it",
-)
+_OF_PEERS = ("the process that enters last: record all processes; the one with the shortest times of this kernel is late",)
 _DOUBTED = 0.5
 """Largest confidence of a verdict that rests on an assumed GPU, an impossible clock, or an unknown bandwidth."""
 _WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)

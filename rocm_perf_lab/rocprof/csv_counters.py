@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.counter_values import CHANNEL_TRAFFIC, channels_by_name, per_dispatch
 from rocm_perf_lab.rocprof.csv_tables import NAMES, canonical, read_cells
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def counters_by_dispatch(
     parts = [
         _of_rows(read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"), process), names, positions) for file in rows
     ]
-    parts += [_of_columns(read_cells(file, ("Dispatch_Id",), process), names, positions) for file in columns]
+    parts += [
+        _of_columns(_without_repeated_rows(read_cells(file, ("Dispatch_Id",), process)), names, positions) for file in columns
+    ]
     if not parts:
         return [{}], ()
     name, dispatch, value, execution = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -68,13 +70,11 @@ def counters_by_dispatch(
     for number in np.unique(execution[known]).tolist():
         of_pass = known & (execution == number)
         found, more = per_dispatch(tuple(names), name[of_pass], dispatch[of_pass], value[of_pass])
-        counters.append(found)
+        counters.append({**found, **channels_by_name(found)})
         notes.extend(more)
     return counters or [{}], tuple(notes)
 
 
-_CHANNEL_TRAFFIC = ("TCC_REQ", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")
-"""Counters of L2 channels whose imbalance costs time."""
 Part = tuple[Any, Any, Any, Any]
 """Number of the counter, position of the dispatch, value and number of the execution, one entry per value."""
 
@@ -84,6 +84,20 @@ def _of_rows(cells: Cells, names: dict[str, int], positions: tuple[Integers, Int
     codes, texts = cells["Counter_Name"].codes()
     numbers = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
     return numbers[codes], _looked_up(ids, positions), cells["Counter_Value"].reals(), _executions(ids, cells)
+
+
+def _without_repeated_rows(cells: Cells) -> Cells:
+    """Return the rows without equal copies, which a table that was written twice has."""
+    key, texts = cells["Dispatch_Id"].codes()
+    if len(texts) == len(key):
+        return cells
+    for column in cells.values():
+        codes, texts = column.codes()
+        _, key = np.unique(key.ravel() * max(len(texts), 1) + codes, return_inverse=True)
+    _, first = np.unique(key.ravel(), return_index=True)
+    if len(first) == len(key.ravel()):
+        return cells
+    return {name: column.take(np.sort(first)) for name, column in cells.items()}
 
 
 def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, Integers]) -> Part:
@@ -102,7 +116,7 @@ def _of_columns(cells: Cells, names: dict[str, int], positions: tuple[Integers, 
             continue
         found = column.reals()
         total, instance, _ = counter.partition("[")
-        if instance and total in _CHANNEL_TRAFFIC:
+        if instance and total in CHANNEL_TRAFFIC:
             channels.setdefault(total, {})[instance.rstrip("]")] = found
         _append(found, dispatch, names.setdefault(total, len(names)), (name, place, value))
     for counter, instances in channels.items():

@@ -53,6 +53,7 @@ class CsvContent(StrEnum):
 
 DISPATCHES = (CsvContent.KERNEL_TRACE, CsvContent.COUNTER_ROWS, CsvContent.COUNTER_COLUMNS)
 """Tables that list dispatches, preferred first."""
+_DESCRIPTIONS = frozenset({CsvContent.AGENT_INFO, CsvContent.SYSINFO})
 _MARKS: tuple[tuple[CsvContent, frozenset[str]], ...] = (
     (CsvContent.AGENT_INFO, frozenset({"Node_Id", "Agent_Type"})),
     (CsvContent.SYSINFO, frozenset({"gpu_arch"})),
@@ -160,6 +161,15 @@ def _add_descriptions(prefix: Path, contents: dict[CsvContent, list[Path]]) -> N
     sysinfo = prefix.with_name(_SYSINFO)
     if CsvContent.SYSINFO not in contents and sysinfo.is_file():
         contents[CsvContent.SYSINFO] = [sysinfo]
+    if not contents.keys() & _DESCRIPTIONS:
+        contents |= _renamed_descriptions(prefix.parent)
+
+
+def _renamed_descriptions(directory: Path) -> dict[CsvContent, list[Path]]:
+    """Return the description of the machine with another name than the profiler's, if a directory has exactly one."""
+    tables = [path for path in sorted(directory.glob("*.csv")) if not _TRACE.match(path.name)]
+    described = [(content, path) for path in tables if (content := csv_content(path)) in _DESCRIPTIONS and content is not None]
+    return {described[0][0]: [described[0][1]]} if len(described) == 1 else {}
 
 
 def _has_dispatches(file: Path) -> bool:

@@ -229,6 +229,12 @@ class _Process:
         columns, order = in_order([columns])
         ids = ids[order]
         by_id = np.argsort(ids, kind="stable")
+        repeated = _repeated(ids, by_id, columns)
+        if len(repeated):
+            self._notes.append(f"{len(repeated):,} rows repeat a dispatch and were ignored")
+            ids = np.delete(ids, repeated)
+            columns = {name: np.delete(column, repeated, axis=0) for name, column in columns.items()}
+            by_id = np.argsort(ids, kind="stable")
         return Dispatches(**columns), kernels, (ids[by_id], by_id)
 
     def _times(self, cells: Cells, names: Sequence[str], count: int) -> list[Integers]:
@@ -346,6 +352,17 @@ def _region_names(cells: Cells, names: dict[str, int]) -> Integers:
         text = f"{MARKED_RANGE}{text}" if domains[of_domain].startswith("MARKER") else text
         numbers.append(names.setdefault(text, len(names)))
     found: Integers = np.array(numbers or [0], np.int64)[which.ravel()]
+    return found
+
+
+def _repeated(ids: Integers, by_id: Integers, columns: Mapping[str, Integers]) -> Integers:
+    """Return the positions of rows that repeat the dispatch before them, which a table that was written twice has."""
+    same = ids[by_id[1:]] == ids[by_id[:-1]]
+    if not same.any():
+        return np.empty(0, np.int64)
+    for name in ("start_ns", "end_ns", "agent", "kernel", "queue"):
+        same &= columns[name][by_id[1:]] == columns[name][by_id[:-1]]
+    found: Integers = by_id[1:][same]
     return found
 
 

@@ -221,7 +221,7 @@ class _Process:
         passes = []
         for replayed in np.unique(rows["pass"][known]).tolist():
             of_pass = known & (rows["pass"] == replayed)
-            counters, notes = per_dispatch(names, name[of_pass], position[of_pass], value[of_pass])
+            counters, notes = per_dispatch(names, name[of_pass], position[of_pass], value[of_pass], rows_are_channels=True)
             passes.append(counters)
             self._notes.extend(notes)
         return passes or [{}]

@@ -167,7 +167,7 @@ class Records:
         if not parts:
             return {}
         name, dispatch, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        counters, notes = per_dispatch(names, name, dispatch, value)
+        counters, notes = per_dispatch(names, name, dispatch, value, rows_are_channels=True)
         self.notes.extend(notes)
         if counters and self._information.is_replayed:
             self.notes.append(_SUMMED_PASSES)
