@@ -16,8 +16,8 @@ from benchmarks.ledger.cases import CUS, FULL, Case, halves, integers, reals, ro
 if TYPE_CHECKING:
     from benchmarks.ledger.cases import Array
 
-_LA, _ML, _IMAGE, _PHYSICS, _DATA, _VARIED = (
-    f"development/{name}.hip" for name in ("linear_algebra", "neural", "image", "physics", "data", "varied")
+_LA, _ML, _IMAGE, _PHYSICS, _DATA, _VARIED, _FURTHER = (
+    f"development/{name}.hip" for name in ("linear_algebra", "neural", "image", "physics", "data", "varied", "further")
 )
 
 
@@ -69,6 +69,21 @@ def _ragged(rows: int) -> tuple[Array, Array]:
 def _forest(nodes: int) -> Array:
     """Return a random earlier node as the parent of each node."""
     return (np.random.default_rng(1).random(nodes) * np.arange(nodes)).astype(np.int32)
+
+
+def _points(count: int) -> Array:
+    """Return points of the complex plane of which one in 16 is in the Mandelbrot set, in random order."""
+    points = np.stack([reals(count) + 0.5, reals(count)], axis=1)
+    points[integers(count, 16) == 0] = (-0.1, 0.1)
+    return points
+
+
+def _documents(count: int) -> tuple[Array, Array]:
+    """Return starts and characters of documents of 512 characters, but 4 of 200,000."""
+    lengths = np.full(count, 512)
+    lengths[np.arange(4) * 211 + 3900] = 200_000
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return starts, integers(int(starts[-1]), 256)
 
 
 def _dark_image(pixels: int) -> Array:
@@ -323,5 +338,47 @@ DEVELOPMENT = (
          "every lane follows its own chain in 2.5 MB: 64 lines of L2 per step and wavefront, 8 KiB at 43 B/clk: 190 clocks of "
          "the CU each, 6,000 for 32 wavefronts, which hide the latency",
          lambda: (_forest(FULL * 256), room(FULL * 256, np.int32))),
+    # --- added for causes that a thread trace alone had left undecided
+    Case("divergence", _FURTHER, "escape_times", (2 * FULL, 1, 1), 256,
+         "one point in 16 never escapes and needs 256 steps, the others 3 on average: nearly every wavefront has one, so a "
+         "tenth of the lanes works",
+         lambda: (_points(2 * FULL * 256), room(2 * FULL * 256, np.uint32), np.int32(256))),
+    Case("divergence", _FURTHER, "check_messages", (2 * FULL, 1, 1), 256,
+         "6 kinds at random: each of the loops runs for 11 of 64 lanes; 8 bytes of memory for 150 rounds",
+         lambda: (integers(2 * FULL * 256, 1 << 32), room(2 * FULL * 256, np.uint32), np.int32(150))),
+    Case("near valu", _FURTHER, "guarded_series", (2 * FULL, 1, 1), 256,
+         "24 FMA per round and work-item, 60 rounds, 8 bytes of memory; all lanes take every branch",
+         lambda: (reals(2 * FULL * 256), room(2 * FULL * 256), np.int32(2 * FULL * 256), np.int32(60))),
+    Case("atomic_contention", _FURTHER, "claim_slots", (FULL, 1, 1), 256,
+         "16 slots in one line: every lane adds and waits for the old value; 64 lanes of a wavefront need 20 clocks each: 9,728 "
+         "x 1,200 clocks",
+         lambda: (integers(FULL * 256, 1 << 32), room(16, np.uint32), room(FULL * 256, np.uint32), np.uint32(15))),
+    Case("atomic_contention", _FURTHER, "class_scores", (FULL, 1, 1), 256,
+         "10 classes in one line: every lane adds to one of 10 words, 4 x 9,728 x 1,200 clocks beside 12 MB",
+         lambda: (integers(FULL * 1024, 10, np.uint8), reals(FULL * 1024), room(10), np.int32(4))),
+    Case("tail", _FURTHER, "count_words", (2 * FULL, 1, 1), 256,
+         "4 of 4,864 documents have 200,000 characters, the others 512: 780 rounds of a load against 2",
+         lambda: (*_documents(2 * FULL), room(2 * FULL, np.int32))),
+    Case("tail", _FURTHER, "refine_cells", (FULL, 1, 1), 256,
+         "all 2,432 workgroups start together; a unit gets every 304th: the cost grows with the square of the number up to 400 "
+         "rounds, so that wavefronts on a unit end at different times, and one wavefront alone uses half of a SIMD",
+         lambda: (room(FULL * 256), np.int32(15000)), also=("near valu", "dependency", "low_occupancy")),
+    Case("dependency", _FURTHER, "chained_modulus", (CUS, 1, 1), 256,
+         "a chain of a square root and a reciprocal: 16 clocks of issue each at 1 wavefront per SIMD, and latency; the grid "
+         "leaves the other slots empty",
+         lambda: (integers(CUS * 256, 1 << 32), room(CUS * 256, np.uint32), np.int32(800)),
+         also=("small_grid", "low_occupancy", "near valu")),
+    Case("memory_latency", _FURTHER, "follow_links", (CUS, 1, 1), 512,
+         "every row of 512 bytes names the next one, 2 MiB in L2: 226 clocks and 60 of issue per step; 8 wavefronts per unit "
+         "have 14 B/clk of 43. The grid leaves 2 per SIMD",
+         lambda: (integers(1 << 19, 1 << 32).reshape(-1, 2), room(CUS * 512, np.uint32), np.int32(300), np.uint32((1 << 18) - 1)),
+         also=("small_grid",)),
+    Case("near mall", _FURTHER, "scale_rows", (FULL, 1, 1), 256,
+         "80 MB read and 80 written, which the MALL holds from the launch before, and more than L2; 5 vector instructions for "
+         "2 KiB of a wavefront",
+         lambda: (reals(FULL * 8 * 1024), room(FULL * 8 * 1024), np.float32(2), np.int32(8)), also=("near dram",)),
+    Case("near l2", _FURTHER, "shared_codebook", (2 * FULL, 1, 1), 256,
+         "512 rows of 4 KiB stay in each L2, 64 rows per workgroup, 4 loads in flight per lane: 1.3 GB at 27.5 TB/s",
+         lambda: (reals(1 << 19), integers(8192, 512, np.int32), room(2 * FULL * 1024), np.int32(64))),
 )  # fmt: skip
 """Written and labelled before they ran."""

@@ -115,9 +115,10 @@ def case_data(one: DiagnosedCase) -> dict[str, Any]:
 
 
 def _cell(one: DiagnosedCase, answer: Answer) -> str:
-    found = "right" if answer.found == one.case.label else answer.found
-    mark = "" if one.is_right(answer) else "[bold]"
-    return f"{mark}{found} {answer.confidence:.0%}"
+    if answer.found == one.case.label:
+        return f"right {answer.confidence:.0%}"
+    found = f"right ({answer.found})" if one.is_right(answer) else f"[bold]WRONG: {answer.found}"
+    return f"{found} {answer.confidence:.0%}"
 
 
 def _sure(name: str, cases: Sequence[DiagnosedCase], kind: EvidenceKind) -> Figure:

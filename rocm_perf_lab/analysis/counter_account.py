@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _LEAST_SHARE = 0.005
 _SCATTERED_LOOKUPS = 20.0
 """L1 lookups of a vector memory instruction that coalesced lanes cannot need (16, and a margin)."""
+_FREE_CLOCKS = 500.0
+"""Latency of a load without a queue: between L2 and DRAM (MI300X)."""
 _ATOMIC_SHARE = 0.001
 _FEW_WAVES = 0.45
 _LOADED = 0.2
@@ -84,7 +86,7 @@ def counter_account(
         source=Source.COUNTERS,
         losses=tuple(part for part in (*idle, *wasted, *waits) if part.cause not in impossible),
         units=tuple(_use(pressure) for pressure in pressures),
-        reassigned=tuple(_scattered_stores(kernel)),
+        reassigned=(*_scattered_stores(kernel), *_scattered_loads(kernel, states)),
         missing=missing_counters(profile, counted),
         notes=(clock.doubt,) if clock.doubt else (),
     )
@@ -220,6 +222,18 @@ def _scattered_stores(kernel: CountedKernel) -> Iterator[Reassignment]:
         text = f"a store instruction makes {each:.1f} requests to L2; coalesced lanes need 16 at most"
         evidence = Evidence(Source.COUNTERS, text)
         yield Reassignment(Cause.UNCOALESCED_ACCESS, 1 - 16 / each, (Cause.STORE_DRAIN, Cause.MEMORY_BACKPRESSURE), evidence)
+
+
+def _scattered_loads(kernel: CountedKernel, states: WaveStates | None) -> Iterator[Reassignment]:
+    """Yield the share of the waiting for loads that is the queue of lookups which coalesced lanes would not need."""
+    lookups, accesses = kernel.counted.events("TCP_TOTAL_CACHE_ACCESSES_sum"), kernel.counted.events("SQ_INSTS_VMEM")
+    latency = states.latencies.get("SQ_INSTS_VMEM", 0.0) if states is not None else 0.0
+    if not lookups or not accesses or lookups / accesses <= _SCATTERED_LOOKUPS or latency <= _FREE_CLOCKS:
+        return
+    each = lookups / accesses
+    text = f"a vector memory instruction needs {each:.1f} lookups, coalesced ones 16 at most, and lasts {latency:,.0f} clocks"
+    share = (1 - 16 / each) * (1 - _FREE_CLOCKS / latency)
+    yield Reassignment(Cause.UNCOALESCED_ACCESS, share, (Cause.MEMORY_LATENCY,), Evidence(Source.COUNTERS, text))
 
 
 def _atomic_instructions(kernel: CountedKernel) -> float:

@@ -136,6 +136,8 @@ class Account:
     reassigned: tuple[Reassignment, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    of_dispatch: bool = False
+    """True if a thread trace or samples state shares of the whole dispatch on a unit with work, not of the time of wavefronts."""
 
 
 @dataclass(frozen=True)

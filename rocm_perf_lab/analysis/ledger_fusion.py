@@ -73,8 +73,7 @@ def fuse(
     seen = [account for account in accounts if account.source not in _NARROW]
     idle = [_merged(cause, _parts(seen if cause != Cause.TAIL else accounts, cause)) for cause in IDLE]
     idle += [_merged(part.cause, [(one.source, [part])]) for one in accounts for part in one.losses if _is_outside(part)]
-    working = max(0.0, 1 - sum(part.share for part in idle))
-    scaled = tuple(_scaled(account, working) for account in accounts)
+    scaled = tuple(_scaled(account, idle) for account in accounts)
     roof = _roof(scaled, duration_ns, most=1 - idle[0].share)
     left = 1 - (roof.utilisation if roof else 0.0)
     wasted = [_merged(cause, _parts(scaled, cause)) for cause in WASTED]
@@ -115,11 +114,16 @@ def _is_outside(part: TimePart) -> bool:
     return part.outside and part.cause not in IDLE
 
 
-def _scaled(account: Account, working: float) -> Account:
-    """Return an account whose shares are of the traced or sampled work as shares of the whole dispatch.
+def _scaled(account: Account, idle: Sequence[MergedPart]) -> Account:
+    """Return an account whose shares are of the traced or sampled work as shares of the whole dispatch on all units.
 
     Time outside of the work is removed: it has been counted as idle time.
     """
+    shares = {part.cause: part.share for part in idle}
+    working = max(0.0, 1 - sum(part.share for part in idle))
+    if account.of_dispatch:
+        active = 1 - shares[Cause.LAUNCH_OVERHEAD]
+        working = max(0.0, 1 - shares[Cause.SMALL_GRID] / active) if active > 0 else 0.0
     if any(map(_is_outside, account.losses)):
         account = replace(account, losses=tuple(part for part in account.losses if not _is_outside(part)))
     if account.source not in _NARROW:

@@ -16,7 +16,10 @@ UNDECIDED = "not decidable from this recording"
 _NEAR = 0.75
 """Utilisation from which a kernel is near its roof whatever its losses are."""
 _RATHER_NEAR = 0.6
-"""The same if the largest loss is less than half of the time at the roof."""
+"""The same if the largest loss is less than half of the time at the roof. The launch does not count: it is no work of the kernel,
+and the time at the roof is compared with the rest."""
+_NO_OTHER = 0.5
+"""The same if the largest loss is less than a third of the time at the roof."""
 _SMALL_LAUNCH = 1.4
 """Launch overhead below `_MOST_OF_IT` is the verdict only if it exceeds the next loss by this factor: all kernels have it. Above,
 it is the verdict unless the next loss exceeds it by the factor: a kernel this short does not get faster."""
@@ -69,9 +72,12 @@ def judge(
     losses = _ranked(losses)
     used = roof.utilisation if roof else 0.0
     largest = max((loss.share for loss in losses), default=0.0)
-    if roof is not None and (used >= _NEAR or (used >= _RATHER_NEAR and used >= 2 * largest)):
+    if roof is not None and _is_near(used, losses):
         second = max(largest, unexplained)
         most = _MOST_CONFIDENCE if saw_lanes or roof.unit == HardwareUnit.MATRIX else _MOST_WITHOUT_LANES
+        launch = sum(loss.share for loss in losses if loss.cause == Cause.LAUNCH_OVERHEAD)
+        if used < _RATHER_NEAR * (1 - launch):
+            most = _RATHER_NEAR
         if not saw_code and roof.unit in (HardwareUnit.VALU, HardwareUnit.SALU):
             most = min(most, _MOST_WITHOUT_CODE)
         return LedgerVerdict(near(roof), min(most, 0.5 + 0.6 * max(0.0, used - second)))
@@ -80,6 +86,16 @@ def judge(
         sure = _of_loss(losses, used, unexplained)
         return LedgerVerdict(str(losses[0].cause), sure if has_evidence else sure * _STATIC_FACTS)
     return LedgerVerdict(UNDECIDED, 0.0)
+
+
+def _is_near(used: float, losses: Sequence[Loss]) -> bool:
+    """Return whether a kernel is near its roof, of which it uses this share of the dispatch."""
+    launch = sum(loss.share for loss in losses if loss.cause == Cause.LAUNCH_OVERHEAD)
+    most = max((loss.share for loss in losses if loss.cause != Cause.LAUNCH_OVERHEAD), default=0.0)
+    if used >= _NEAR or used < _SMALL_LAUNCH * launch:
+        return used >= _NEAR
+    active = used / (1 - launch) if launch < 1 else 0.0
+    return (active >= _RATHER_NEAR and used >= 2 * most) or (active >= _NO_OTHER and used >= 3 * most)
 
 
 def _ranked(losses: Sequence[Loss]) -> list[Loss]:

@@ -105,6 +105,8 @@ class ThreadTrace:
     coverage: TraceCoverage
     budget: TraceBudget | None
     """Time of the SIMDs; None without wavefront timelines."""
+    memory_atomics: int
+    """Executed atomic instructions of global memory."""
     masked_vector_share: float | None
     """Share of the vector instructions' issue that is in divergent branches and loops; None without vector instructions."""
     phases: TracePhases | None
@@ -171,6 +173,7 @@ def analyse(
         balance=summed,
         coverage=_coverage(trace, launched_waves),
         budget=trace_budget(trace, trace.rows, found, _architecture(architecture or trace.provenance.architecture, trace)),
+        memory_atomics=sum(row.hits for row in rows if kinds[row.line] == "vmem" and "atomic" in row.mnemonic),
         masked_vector_share=masked_vector_share(rows, found_loops),
         phases=trace_phases(trace.waves, found_loops),
         gaps=launch_gaps(trace),

@@ -6,14 +6,14 @@ and the clock are known, they are scaled to the kernel's duration.
 
 from __future__ import annotations
 
-import statistics
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.analysis.cause_catalogue import cause_catalogue
 from rocm_perf_lab.analysis.ledger import Account, Cause, Evidence, HardwareUnit, Source, TimePart, UnitUse
 from rocm_perf_lab.analysis.missing_counters import has_dram_traffic
-from rocm_perf_lab.analysis.slow_accesses import QUEUED_CLOCKS
 from rocm_perf_lab.analysis.traced_lines import place_of
+from rocm_perf_lab.analysis.traced_memory import memory_uses, requested_gb_per_s
+from rocm_perf_lab.analysis.unseen_time import trace_coverage, unseen_time
 
 if TYPE_CHECKING:
     from rocm_perf_lab.analysis.executed_code import ExecutedCode
@@ -22,19 +22,17 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
 
 _SMALLEST = 0.005
-_COMPLETE = 0.7
-"""Share of a SIMD's part of the launch from which the trace is complete; workgroups are not distributed evenly."""
 _MOSTLY_COVERED = 0.5
 _LEAST_OVERHEAD = 0.1
 _LONG_PROLOGUE = 0.3
 _VARIED = 0.5
 _MANY_WAVES = 8
-_WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
-_MUCH_WAITING = 0.3
 _MOSTLY_MASKED = 0.6
+_IDLE_LANES, _LANES_CONFIDENCE = 0.6, 0.55
+"""Share of lanes that are idle in code that they enter or leave alone, if nothing is known: half in an if with two sides, more
+in a loop, which lasts as long as its last lane."""
 _PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
-_NANOSECONDS = 1e9
 _MEMORY_MISSING = (
     "the bytes that the kernel moved, which a trace does not record: rocprofv3 --pmc FETCH_SIZE WRITE_SIZE -- APPLICATION"
 )
@@ -63,7 +61,8 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None, code: Exec
     if budget is None:
         missing = "wavefronts in detail: choose another --att-target-cu or more shader engines, or launch more workgroups"
         return Account(Source.THREAD_TRACE, missing=(missing,), notes=trace.limits)
-    covered = _covered(trace, budget, profile)
+    coverage = trace_coverage(trace, budget, profile)
+    covered = coverage.share * coverage.mean_work
     bandwidth = _bandwidth_share(trace, budget, profile)
     reliable = _representative(trace)
     losses = tuple(
@@ -73,30 +72,37 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None, code: Exec
         for part in _parts(trace, lost, covered, reliable, bandwidth)
     )
     useless = _useless_share(trace, budget, code)
+    idle_lanes = _idle_lanes(trace, budget, profile, reliable)
+    if idle_lanes is not None:
+        useless = {}
+        losses += (replace(idle_lanes, share=(idle_lanes.share or 0.0) * covered, gain=(idle_lanes.gain or 0.0) * covered),)
     wasted = {unit: _useless_part(budget, unit, share, covered, reliable) for unit, share in useless.items()}
     losses += tuple(wasted.values())
+    if profile is not None and not profile.counter_passes:
+        losses += tuple(unseen_time(trace, profile, coverage))
     units = tuple(
         UnitUse(
             unit,
-            share * covered - ((wasted[unit].share or 0.0) if unit in wasted else 0.0),
+            (share - _wasted_lanes(unit, idle_lanes)) * covered - ((wasted[unit].share or 0.0) if unit in wasted else 0.0),
             _evidence(_unit_text(unit, share, trace)),
-            reliable=_is_reliable(unit, trace),
+            reliable=_is_reliable(unit, trace) or (unit is HardwareUnit.VALU and idle_lanes is not None),
         )
         for unit, share in budget.use.items()
         if share >= _SMALLEST and (unit is not HardwareUnit.SALU or share <= budget.use.get(budget.binding or unit, 0.0))
     )
-    memory = _memory_use(trace, budget, bandwidth, profile)
+    memory = () if profile is None else tuple(memory_uses(budget, profile, clock_hz=_clock_hz(trace, profile), covered=covered))
     waits_for_memory = any(part.cause in (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE) for part in losses)
     needs_bytes = waits_for_memory and (bandwidth is None or bandwidth >= _BANDWIDTH_SUSPECTED)
     return Account(
         source=Source.THREAD_TRACE,
         losses=losses,
-        units=units if memory is None else (*units, memory),
+        units=(*units, *memory),
         missing=(
             *_missing(trace, needs_bytes=needs_bytes and not (profile is not None and has_dram_traffic(profile))),
             *_missing_time(covered),
         ),
         notes=_notes(trace, budget),
+        of_dispatch=coverage.is_known,
     )
 
 
@@ -112,6 +118,24 @@ def _useless_share(trace: ThreadTrace, budget: TraceBudget, code: ExecutedCode |
         return {}
     share = code.overhead.get(kinds[unit], 0.0)
     return {unit: share} if share >= _LEAST_OVERHEAD else {}
+
+
+def _idle_lanes(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None, reliable: float) -> TimePart | None:
+    """Return the estimated loss to idle lanes if most vector instructions are in divergent code and no counter states lanes."""
+    share = trace.masked_vector_share or 0.0
+    if share < _MOSTLY_MASKED or (profile is not None and profile.counter_passes):
+        return None
+    busy = budget.use[HardwareUnit.VALU]
+    gain = busy * share
+    text = (
+        f"{share:.0%} of the vector instructions, which issue in {busy:.0%} of the SIMD time, are in code"
+        " that lanes enter or leave alone (estimated: the trace does not record lanes)"
+    )
+    return TimePart(Cause.DIVERGENCE, gain * _IDLE_LANES, gain, _LANES_CONFIDENCE * reliable, (_evidence(text),))
+
+
+def _wasted_lanes(unit: HardwareUnit, idle: TimePart | None) -> float:
+    return (idle.share or 0.0) if idle is not None and unit is HardwareUnit.VALU else 0.0
 
 
 def _useless_part(budget: TraceBudget, unit: HardwareUnit, share: float, covered: float, reliable: float) -> TimePart:
@@ -131,57 +155,15 @@ def _useless_part(budget: TraceBudget, unit: HardwareUnit, share: float, covered
     return TimePart(Cause.INSTRUCTION_OVERHEAD, lost * covered, busy * share * covered, confidence, (_evidence(text),))
 
 
-def _covered(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> float:
-    """Return the share of the kernel's duration in which the traced SIMDs had wavefronts.
-
-    It is 1 if the duration is unknown or the trace has only a part of the wavefronts of its SIMDs.
-    """
-    if profile is None or not profile.durations_ns or not _is_complete(trace, budget, profile):
-        return 1.0
-    clock = trace.shader_clock_hz or profile.target.max_clock_mhz * 1e6
-    mean = budget.span / len(budget.simds) / clock * _NANOSECONDS
-    duration = statistics.median(profile.durations_ns)
-    return min(1.0, mean / duration) if duration > 0 else 1.0
-
-
-def _is_complete(trace: ThreadTrace, budget: TraceBudget, profile: Profile) -> bool:
-    launched = trace.coverage.launched_waves
-    if not launched:
-        return False
-    target = profile.target
-    simds = target.compute_units * target.simds_per_cu
-    return trace.coverage.waves >= _COMPLETE * launched * len(budget.simds) / simds
+def _clock_hz(trace: ThreadTrace, profile: Profile) -> float:
+    return trace.shader_clock_hz or profile.target.max_clock_mhz * 1e6
 
 
 def _bandwidth_share(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> float | None:
     """Return the requested bytes relative to a compute unit's share of the memory bandwidth; None if that is unknown."""
-    if profile is None:
+    if profile is None or not profile.target.peaks.dram_gb_per_s:
         return None
-    peak = profile.target.peaks.dram_gb_per_s
-    clock = trace.shader_clock_hz or profile.target.max_clock_mhz * 1e6
-    if not peak or not clock:
-        return None
-    return budget.requested_bytes_per_clock / (peak * 1e9 / profile.target.compute_units / clock)
-
-
-def _memory_use(trace: ThreadTrace, budget: TraceBudget, bandwidth: float | None, profile: Profile | None) -> UnitUse | None:
-    """Return the estimated use of the memory if loads queue for it and the requested bytes come near its bandwidth.
-
-    The trace does not see which cache serves a load; only loads that last much longer than the latency of DRAM count. Counters
-    replace the estimate.
-    """
-    flight = budget.in_flight
-    if flight is None or flight.latency < QUEUED_CLOCKS or bandwidth is None or profile is None:
-        return None
-    achievable = bandwidth / cause_catalogue().achievable["dram"]
-    waiting = sum(lost.share for lost in budget.lost if lost.cause in _WAITS_FOR_MEMORY)
-    if achievable < _BANDWIDTH_SUSPECTED or waiting < _MUCH_WAITING:
-        return None
-    text = (
-        f"a compute unit requests {budget.requested_bytes_per_clock:,.1f} bytes per clock, {bandwidth:.0%} of its share of the"
-        f" memory bandwidth, and its loads queue for {flight.latency:,.0f} clocks (estimated: the trace does not see the caches)"
-    )
-    return UnitUse(HardwareUnit.DRAM, min(1.0, achievable), _evidence(text), reliable=not profile.counter_passes)
+    return requested_gb_per_s(budget, profile, _clock_hz(trace, profile)) / profile.target.peaks.dram_gb_per_s
 
 
 def _representative(trace: ThreadTrace) -> float:

@@ -149,13 +149,16 @@ def test_loads_that_queue_at_the_bandwidth_of_the_memory_suggest_its_roof(profil
     assert not unit(counted, HardwareUnit.DRAM).reliable
 
 
-def test_lanes_of_divergent_code_are_unknown() -> None:
+def test_lanes_of_divergent_code_are_unknown_and_their_loss_is_an_estimate_of_little_confidence() -> None:
     code = [OPEN, FMA, CLOSE, END]
     steps: list[Step] = [(1, 0, 0, 4), *[(2, 0, 0, 4)] * 97, (3, 0, 0, 4), (4, 0, 0, 4)]
 
     account = account_of(Traced(code).wave(steps).trace())
 
-    assert not unit(account, HardwareUnit.VALU).reliable
+    lost = part(account, Cause.DIVERGENCE)
+    assert lost.share == pytest.approx(0.97 * 0.6)
+    assert lost.confidence < 0.55
+    assert unit(account, HardwareUnit.VALU).share == pytest.approx(0.97 * 0.4)
     assert account.missing == (
         "the active lanes: 100% of the vector instructions issue in divergent code; collect SQ_THREAD_CYCLES_VALU and"
         " SQ_ACTIVE_INST_VALU",
