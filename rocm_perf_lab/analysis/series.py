@@ -222,7 +222,10 @@ def _with_common_changes(kernels: Sequence[KernelHistory]) -> tuple[KernelHistor
 def _ordered(runs: Sequence[RunPoint]) -> tuple[list[RunPoint], Order]:
     machines = frozenset(machine for run in runs for machine in run.machines)
     begins = [run.begin_ns for run in runs]
-    if len(machines) <= 1 and all(begins) and len(set(begins)) == len(begins):
+    # Clocks of different machines are unrelated; tables do not name the machine, but runs on different GPUs are of several.
+    gpus = {kernel.facts.gpu for run in runs for kernel in run.kernels}
+    has_one_clock = len(machines) == 1 or (not machines and len(gpus) <= 1)
+    if has_one_clock and all(begins) and len(set(begins)) == len(begins):
         return sorted(runs, key=lambda run: run.begin_ns), "time"
     return sorted(runs, key=lambda run: [int(part) if part.isdigit() else part for part in _DIGITS.split(run.label)]), "name"
 

@@ -370,6 +370,15 @@ def test_an_invalid_threshold_is_rejected(tmp_path: Path, share: str) -> None:
     assert "5% or 0.05" in answer.err
 
 
+def test_a_workload_directory_is_named_as_a_recording() -> None:
+    workload = Path(__file__).parents[1] / "data" / "recorded" / "workloads_vcopy" / "MI200"
+
+    answer = compare(workload, workload)
+
+    assert answer.code == 2
+    assert f"there is a recording: rocm-perf analyze {workload} --output DIR" in " ".join(answer.err.split())
+
+
 @pytest.mark.parametrize("name", ["a.db", "42_kernel_trace.csv"])
 def test_a_recording_without_a_profile_names_the_command_that_writes_one(tmp_path: Path, name: str) -> None:
     (tmp_path / "run").mkdir()

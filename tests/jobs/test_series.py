@@ -163,6 +163,18 @@ def test_runs_of_several_machines_are_ordered_by_name_with_numbers(tmp_path: Pat
     assert [run.label for run in found.runs] == [f"run{number}" for number in range(1, 12)]
 
 
+def test_tables_of_different_gpus_have_no_common_clock() -> None:
+    workloads = Path(__file__).parents[1] / "data" / "recorded" / "workloads_vcopy"
+    runs = read_runs([workloads / name for name in ("MI350", "MI300X_A1_rocpd", "MI200")])[0]
+    from rocm_perf_lab.analysis.series import series_of
+
+    found = series_of(runs)
+
+    # Each start is the time since its own machine was booted.
+    assert found.order == "name"
+    assert [run.label for run in found.runs] == ["MI200", "MI300X_A1_rocpd", "MI350"]
+
+
 def test_one_run_is_no_series(tmp_path: Path) -> None:
     path = write_run(tmp_path / "x_results.db", 0, SimulatedRun())
 

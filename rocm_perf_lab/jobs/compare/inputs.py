@@ -157,9 +157,19 @@ def _where_profiles_are(path: Path) -> str:
         return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"
     if path.is_dir() and ((path / ROCPD_DIRECTORY).is_dir() or next(path.glob("**/*.db"), None)):
         return f"there are databases: rocm-perf analyze {path} --output DIR, then compare DIR"
-    if path.is_dir() and next(path.glob("**/*_kernel_trace.csv"), None):
+    if path.is_dir() and (next(path.glob("**/*_kernel_trace.csv"), None) or _is_recording(path)):
         return f"there is a recording: rocm-perf analyze {path} --output DIR, then compare DIR"
     return "pass the profile.json or the directory of a run"
+
+
+def _is_recording(path: Path) -> bool:
+    from rocm_perf_lab.rocprof.discovery import DiscoveryError, discover
+
+    try:
+        discover([path])
+    except DiscoveryError:
+        return False
+    return True
 
 
 def _run_times(found: Any, file: Path) -> RunTimes:
