@@ -10,6 +10,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.optimize.guards import check_before_compilation, rejections_of
+from rocm_perf_lab.optimize.guards_languages import text_problem
 from rocm_perf_lab.optimize.inspection import inspected_candidate
 from rocm_perf_lab.optimize.source_tree import SourceUnit
 from rocm_perf_lab.verify.address_trials import AddressTrials
@@ -94,6 +95,9 @@ class CandidateChecker:
 
     def check(self, source: Path) -> CandidateResult:
         """Return the first stage that rejects a source, or `right`."""
+        problem = text_problem(self._description.language, self._description.source_path.read_bytes(), source.read_bytes())
+        if problem is not None:
+            return CandidateResult("guard", f"text: {problem}")
         if self._baseline is not None:
             unread = SourceUnit(source.read_bytes(), self._description.entry)
             checked = check_before_compilation(self._guards, self._baseline.source, unread)

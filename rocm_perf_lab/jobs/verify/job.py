@@ -141,4 +141,4 @@ def _untaken(found: CorrectnessResult | None, name: str, shown: str) -> tuple[Un
 
 def _unguarded(kernel: KernelDescription) -> tuple[str, ...]:
     language = find_language(kernel.language)
-    return () if language.rewritable else (f"guards: they parse HIP, and this kernel is written in {language.name}",)
+    return () if language.rewritable else (f"guards: they parse HIP, and this kernel is written in {language.name}; its text is checked",)
