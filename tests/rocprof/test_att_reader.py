@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.rocprof.att.content import AttError
+from rocm_perf_lab.rocprof.att.content import AttError, take_tables
 from rocm_perf_lab.rocprof.att.directories import find_directories, read_kernel_trace
 from rocm_perf_lab.rocprof.att.model import Column, State
 from rocm_perf_lab.rocprof.att.reader import read_directory
@@ -513,3 +514,32 @@ def test_counters_and_curves_ignore_extra_columns(tmp_path: Path) -> None:
         "occupancy.json has rows with fewer than 6 numbers and was ignored",
         "wstates3.json is damaged and was ignored",
     )
+
+
+def test_a_listed_file_name_that_no_file_can_have_is_a_missing_file(tmp_path: Path) -> None:
+    listed = {"4": {"2": {"3": {"0": ["x" * 5000, 100, 512]}}}}
+    directory = directory_with(tmp_path, {"code.json": code(LOAD), "filenames.json": {"wave_filenames": listed}})
+
+    trace = read_directory(directory)
+
+    assert trace.waves == ()
+    assert any(note.startswith("1 of 1 wave files are missing") for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "tables"),
+    [
+        (b'{"t": [[1, 2], [-3, 4]], "n": [5]}', {"t": [], "n": [5]}, {"t": [[1, 2], [-3, 4]]}),
+        (b'{"t": [[1],\n[2]]}', {"t": []}, {"t": [[1], [2]]}),
+        (b'{"t": [7, 8], "u": [[1, 2]]}', {"t": [], "u": []}, {"t": [7, 8]}),
+        (b'{"t": [[1, 2], [3]]}', {"t": [[1, 2], [3]]}, {}),
+        (b'{"t": [[1, 2], [3, 4.5]]}', {"t": [[1, 2], [3, 4.5]]}, {}),
+        (b'{"t": [[[1], [2]]], "n": [[1]]}', {"t": [[[1], [2]]], "n": [[1]]}, {}),
+        (b'{"t": [], "u": "[[1]]"}', {"t": [], "u": "[[1]]"}, {}),
+    ],
+)
+def test_only_rectangular_lists_of_integers_are_tables(text: bytes, rest: object, tables: dict[str, list[Any]]) -> None:
+    document, found = take_tables(text, re.compile(rb"t|u"), unused=re.compile(rb"u"))
+
+    assert json.loads(document) == rest
+    assert {name: table.tolist() for name, table in found.items()} == tables

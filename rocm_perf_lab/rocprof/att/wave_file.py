@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _WAVE_FILE = re.compile(r"se(\d+)_sm(\d+)_sl(\d+)_wv(\d+)\.json$")
-_TABLES = re.compile(rb"instructions|timeline")
+_TABLES, _TIMELINE = re.compile(rb"instructions|timeline"), re.compile(rb"timeline")
 _NAMED_IN_NOTES = 3
 
 
@@ -31,7 +31,7 @@ def read_waves(directory: Path, listed: Any, *, timelines: bool = True) -> tuple
         timelines: False leaves the timelines empty.
     """
     keys = {name: key for key, name in _listed(listed).items()}
-    present = {name: key for name, key in keys.items() if _is_inside(name) and (directory / name).is_file()}
+    present = {name: key for name, key in keys.items() if _is_inside(name) and _is_file(directory / name)}
     notes = []
     if missing := sorted(keys.keys() - present.keys()):
         notes.append(f"{len(missing)} of {len(keys)} wave files are missing: {_few(missing)}")
@@ -50,7 +50,7 @@ def read_waves(directory: Path, listed: Any, *, timelines: bool = True) -> tuple
 
 
 def _wave(content: bytes, key: WaveKey, has_timeline: bool) -> Wave:
-    content, tables = take_tables(content, _TABLES)
+    content, tables = take_tables(content, _TABLES, unused=None if has_timeline else _TIMELINE)
     document = json.loads(content)
     wave = document["wave"]
     instructions, timeline = tables.get("instructions"), tables.get("timeline")
@@ -82,6 +82,13 @@ def _rows(table: Integers, width: int) -> Integers:
 def _is_inside(name: str) -> bool:
     path = PurePath(name)
     return not path.is_absolute() and ".." not in path.parts
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a damaged name, for example one that is too long
+        return False
 
 
 def _listed(engines: Any) -> dict[WaveKey, str]:
