@@ -59,7 +59,7 @@ def chained_share(waves: Sequence[WaveTimes], rows: Sequence[InstructionRow], ro
     for one in sorted(waves, key=lambda wave: -len(wave.rows))[:_MOST_WAVES]:
         numbers = one.rows[:_MOST_INSTRUCTIONS]
         for number in set(numbers.tolist()) - steps.keys():
-            steps[number] = _step(rows[number].text if number < len(rows) else "")
+            steps[number] = step_of(rows[number].text if number < len(rows) else "")
         clocks = (one.done - one.issued)[:_MOST_INSTRUCTIONS].astype(np.float64)
         on_chain = longest_chain([steps[number] for number in numbers.tolist()], clocks.tolist())
         executed += np.bincount(numbers, minlength=row_numbers)
@@ -68,7 +68,8 @@ def chained_share(waves: Sequence[WaveTimes], rows: Sequence[InstructionRow], ro
     return share
 
 
-def _step(text: str) -> _Step:
+def step_of(text: str) -> _Step:
+    """Return the facts about an instruction that the search needs."""
     kind = instruction_class(text.split(maxsplit=1)[0]) if text.strip() else ""
     return _Step(
         registers_of(text),
@@ -96,7 +97,8 @@ def longest_chain(steps: Sequence[_Step], clocks: Sequence[float]) -> list[int]:
         latest = branch
         for register in step.registers.read:
             source = writer.get(register, -1)
-            if source >= 0 and (latest < 0 or ready[source] > ready[latest]):
+            # Of equally late results the younger one: registers are in no order.
+            if source >= 0 and (latest < 0 or (ready[source], source) > (ready[latest], latest)):
                 latest = source
         before[number] = latest
         ready[number] = (ready[latest] if latest >= 0 else 0.0) + clocks[number] + step.result_clocks

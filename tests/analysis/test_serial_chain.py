@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rocm_perf_lab.analysis.executed_code import registers_of
 from rocm_perf_lab.analysis.ledger import HardwareUnit
+from rocm_perf_lab.analysis.serial_chain import longest_chain, step_of
 from tests.analysis.test_trace_budget import budget_of, checked, lost
 from tests.builders.simd_traces import Step, Traced
 
@@ -50,6 +52,15 @@ def test_registers_of_an_instruction(text: str, read: set[str], written: set[str
     found = registers_of(text)
 
     assert (set(found.read), set(found.written)) == (read, written)
+
+
+def test_of_equally_late_results_the_younger_one_is_on_the_chain() -> None:
+    # Two loads issue for 4 clocks each without a dependency; the store needs both, in registers of any name.
+    for one, other in itertools.permutations(range(2, 8), 2):
+        loads = [f"global_load_dword v{register}, v0, s[0:1]" for register in (one, other)]
+        steps = [step_of(text) for text in (*loads, f"v_add_u32_e32 v9, v{one}, v{other}", "global_store_dword v0, v9, s[2:3]")]
+
+        assert longest_chain(steps, [4.0] * 4) == [3, 2, 1]
 
 
 def test_a_lone_chain_of_dependent_instructions_is_dependency() -> None:
