@@ -45,7 +45,7 @@ _LONGEST_GAP, _LONGEST_BRANCH = 40, 48
 _MATRIX_CLOCKS = 128
 """After a matrix instruction, for which a vector instruction may wait for its result."""
 _CODE_OF = {cause: number for number, cause in enumerate(CAUSES)}
-_OWN_RESULTS = (_CODE_OF[Cause.DEPENDENCY], _CODE_OF[Cause.INSTRUCTION_CACHE])
+_IS_OWN_RESULT = np.isin(np.arange(UNEXPLAINED + 1), [_CODE_OF[Cause.DEPENDENCY], _CODE_OF[Cause.INSTRUCTION_CACHE]])
 """Causes of short waits that may as well be the issue of another wavefront, if one issues."""
 _STALL_OF_CLASS = {
     "vmem": Cause.MEMORY_BACKPRESSURE,
@@ -237,7 +237,8 @@ class _WaveWalk:
         book.waited(one, idle_cause[is_late], one.free[is_late], one.attempted[is_late])
 
     def _weight(self, times: Integers) -> Floats:
-        return self._exposure.at(times) + self._forwarded.at(times)
+        weight = self._exposure.at(times)
+        return weight if self._forwarded.is_zero else weight + self._forwarded.at(times)
 
     def _charge_links(self, book: _Book, waits: WaveWaits, stalls: Floats, main: Integers) -> None:
         """Charge the waits for counters to the operations; `stalls` keeps the rest, `main` gets the cause of the youngest."""
@@ -246,7 +247,8 @@ class _WaveWalk:
         begin, end = self._one.attempted[links.victims], self._one.issued[links.victims]
         starts = np.clip(waits.starts, begin, end)
         ends = np.clip(waits.ends, starts, end)
-        shares = divided(links.victims, *(self._weight(np.clip(t, starts, ends)) for t in (starts, ends, waits.returns)))
+        returns = np.clip(waits.returns, starts, ends)
+        shares = divided(links.victims, *(self._weight(times) for times in (starts, ends, returns)))
         # A returned operation that is beyond the wait's end ends it.
         rows = self._one.rows[links.causes]
         cause = self._causes.wait[rows]
@@ -257,10 +259,12 @@ class _WaveWalk:
 
     def _charge_contention(self, book: _Book, cause: Integers, clocks: Floats, begin: Integers, end: Integers) -> None:
         """Charge waits of ready instructions, while other wavefronts issue theirs, to the issue; `clocks` keeps the rest."""
+        own = np.flatnonzero(_IS_OWN_RESULT[cause] & (clocks != 0))  # most waiting is hidden
+        begin, end = begin[own], end[own]
         shared = self._exposure.at(end) - self._exposure.at(begin) - self._exposed.at(end) + self._exposed.at(begin)
-        shared = np.where(np.isin(cause, _OWN_RESULTS), np.clip(shared, 0.0, clocks), 0.0)
-        book.add(np.full(len(cause), _CODE_OF[Cause.INSTRUCTION_OVERHEAD]), self._one.rows, shared)
-        clocks -= shared
+        shared = np.clip(shared, 0.0, clocks[own])
+        book.add(np.full(len(own), _CODE_OF[Cause.INSTRUCTION_OVERHEAD]), self._one.rows[own], shared)
+        clocks[own] -= shared
 
     def _charge_end(self, book: _Book, stalls: Floats, stall_cause: Integers, main: Integers) -> None:
         """Charge s_endpgm and the time after it to the last store, which must complete before the wavefront ends."""

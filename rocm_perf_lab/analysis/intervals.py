@@ -31,8 +31,8 @@ def union(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     reached = np.maximum.accumulate(ends)
-    first = np.concatenate([[True], starts[1:] > reached[:-1]])
-    return starts[first], reached[np.concatenate([first[1:], [True]])]
+    lasts = np.append(np.flatnonzero(starts[1:] > reached[:-1]), len(starts) - 1)
+    return starts[np.append(0, lasts[:-1] + 1)], reached[lasts]
 
 
 def joined(parts: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:

@@ -209,9 +209,10 @@ def divided(victims: Integers, starts: Times, ends: Times, returns: Times) -> ND
         ends: End of the victim's stall.
         returns: Assumed arrival of the data of the link's operation.
     """
-    order = np.lexsort((returns, victims))
+    is_first = np.concatenate([[True], victims[1:] != victims[:-1]])
+    is_sorted = is_first[1:] | (returns[1:] >= returns[:-1])
+    order = np.arange(len(victims)) if is_sorted.all() else np.lexsort((returns, victims))
     groups = victims[order]
-    is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
     first = np.flatnonzero(is_first)
     size = np.diff(np.concatenate([first, [len(groups)]]))
     place = np.arange(len(groups)) - np.repeat(first, size)

@@ -58,7 +58,7 @@ def wave_times(wave: Wave, rows: Integers, is_wait: Integers, gfxip: int | None)
     issued = np.where(waits & ~short, end, np.where(short, time, time + one[:, Column.STALL]))
     done = end
     if (gfxip or 0) >= _FIRST_WITH_EXECUTION:
-        is_memory = np.isin(one[:, Column.CATEGORY], _MEMORY)
+        is_memory = np.isin(one[:, Column.CATEGORY], _MEMORY, kind="table")
         done = np.where(is_memory, np.minimum(end, issued + ISSUE_CLOCKS), end)
     free = np.maximum.accumulate(np.concatenate([[wave.begin], done]))[:-1]
     issued = np.maximum(issued, np.minimum(free, end))
