@@ -127,10 +127,8 @@ def application_overview(
     work = _Work.of(trace, ranked)
     gpus = _gpus(trace, work)
     timed = timeline.wall_ns > 0 and any(gpu.busy_ns for gpu in gpus)
-    by_group = _exclusive(work, work.group) if (work.group > _COMPUTE_GROUP).any() else None
     # A copy does not hide communication: only computing kernels do.
-    is_kernel = work.group != _COPY_GROUP
-    by_kernels = by_group if is_kernel.all() else _exclusive(work, np.where(is_kernel, work.group, -1))
+    by_kernels = np.where(work.group != _COPY_GROUP, work.group, -1)
     kernels = tuple(
         KernelUse(
             name=kernel.name,
@@ -156,7 +154,7 @@ def application_overview(
         longest_gap_ns=timeline.gaps[0].duration_ns if timed and timeline.gaps else None,
         kernels=kernels,
         communication=_group(work, _COMMUNICATION_GROUP, by_kernels),
-        copies=_group(work, _COPY_GROUP, by_group, int(trace.memory_copies.size_bytes.sum())),
+        copies=_group(work, _COPY_GROUP, work.group, int(trace.memory_copies.size_bytes.sum())),
         critical_path_ns=path.length_ns if timed else None,
         launches_late=timeline.launches.late if timeline.launches else None,
         launches=timeline.launches.count if timeline.launches else None,
@@ -203,7 +201,7 @@ def _gpu_of_copies(trace: Trace) -> Integers:
 def _gpus(trace: Trace, work: _Work) -> tuple[GpuUse, ...]:
     """Return the GPUs with work."""
     found = []
-    for index in np.unique(work.agent[work.agent >= 0]).tolist():
+    for index in np.flatnonzero(np.bincount(work.agent[work.agent >= 0])).tolist():
         agent, rows = trace.agents[index], np.flatnonzero(work.agent == index)
         count = int(np.count_nonzero(rows < work.dispatches))
         found.append(GpuUse(agent.name, agent.product_name, count, _busy(work, rows)))
@@ -218,16 +216,23 @@ def _busy(work: _Work, rows: Integers) -> int:
 def _active(work: _Work, rows: Integers) -> int:
     """Return the time in which at least one of the rows is active, summed over GPUs."""
     agents = work.agent[rows]
+    if len(rows) and (agents == agents[0]).all():
+        return _busy(work, rows)
     return sum(_busy(work, rows[agents == agent]) for agent in np.unique(agents).tolist())
 
 
-def _group(work: _Work, group: int, exclusive: Integers | None, size_bytes: int | None = None) -> WorkGroup | None:
-    rows = np.flatnonzero(work.group == group)
-    if len(rows) == 0 or exclusive is None:
+def _group(work: _Work, number: int, group: Integers, size_bytes: int | None = None) -> WorkGroup | None:
+    """Return the use of one group of work.
+
+    Args:
+        work: All work.
+        number: Number of the group.
+        group: Group of each row for which only work of another group hides it; negative rows hide nothing.
+        size_bytes: Bytes that the group moved.
+    """
+    rows = np.flatnonzero(work.group == number)
+    if len(rows) == 0:
         return None
     total = int((work.end_ns[rows] - work.start_ns[rows]).sum())
-    return WorkGroup(len(rows), total, _active(work, rows), int(exclusive[group]), size_bytes)
-
-
-def _exclusive(work: _Work, group: Integers) -> Integers:
-    return exclusive_times(work.agent, work.start_ns, work.end_ns, group, _COPY_GROUP + 1)
+    exclusive = exclusive_times(work.agent, work.start_ns, work.end_ns, group, _COPY_GROUP + 1)
+    return WorkGroup(len(rows), total, _active(work, rows), int(exclusive[number]), size_bytes)

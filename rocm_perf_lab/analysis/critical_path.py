@@ -170,7 +170,7 @@ def _path(longest: Integers, graph: Graph) -> Integers:
     np.maximum.at(reached, later[farther], longest[earlier[farther]])
     farthest = farther & (longest[earlier] == reached[later])
     best[later[farthest]] = earlier[farthest]
-    back = best.tolist()
+    back = best.data  # a list of all nodes would be slower: few are on the path
     path = []
     node = int(longest.argmax())
     while node != NONE:

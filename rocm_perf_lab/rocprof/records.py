@@ -69,11 +69,13 @@ class Records:
         """Return all dispatches, without untimed ones among timed ones."""
         parts: list[dict[str, Integers]] = []
         events: list[tuple[str, Integers]] = []
+        # Only API calls and counters refer to the events of dispatches.
+        has_events = bool(self._correlation_of_event) or self._tables.has_rows("rocpd_pmc_event")
         for guid, columns in self._owned(
             "rocpd_kernel_dispatch",
             _LANE,
             ("id", "kernel_id", "start", "end", *_SIZES),
-            optional={"event_id": UNKNOWN, "group_segment_size": 0, "private_segment_size": 0},
+            optional={"group_segment_size": 0, "private_segment_size": 0} | ({"event_id": UNKNOWN} if has_events else {}),
         ):
             columns = self._timed(columns)
             process = self._information.process_at.find(guid, columns["pid"])
@@ -87,17 +89,20 @@ class Records:
                 "end_ns": columns["end"],
                 "lds_bytes": columns["group_segment_size"],
                 "scratch_bytes": columns["private_segment_size"],
-                "workgroup": np.stack([columns[name] for name in _SIZES[:3]], axis=1),
-                "grid": np.stack([columns[name] for name in _SIZES[3:]], axis=1),
-                "correlation": self._correlation(guid, columns["event_id"]),
+                "workgroup": _in_rows([columns.pop(name) for name in _SIZES[:3]]),
+                "grid": _in_rows([columns.pop(name) for name in _SIZES[3:]]),
             }
+            if has_events:
+                part["correlation"] = self._correlation(guid, columns["event_id"])
+                events.append((guid, columns["event_id"]))
+            else:
+                part["correlation"] = np.full(len(process), UNKNOWN, np.int64)
             parts.append(part)
-            events.append((guid, columns["event_id"]))
         if not parts:
             return no_dispatches()
         ordered, order = in_order(parts)
         parts.clear()
-        self._dispatch_of_event = _positions_of_events(events, order)
+        self._dispatch_of_event = _positions_of_events(events, order) if has_events else {}
         return Dispatches(**ordered)
 
     def copies(self) -> MemoryCopies:
@@ -252,6 +257,13 @@ def _positions_of_events(events: Sequence[tuple[str, Integers]], order: Integers
         known = int(np.searchsorted(event, UNKNOWN, "right"))
         found[guid] = (event[known:], own[known:])
     return found
+
+
+def _in_rows(columns: Sequence[Integers]) -> Integers:
+    """Return the columns as rows, shape (n, len(columns)); equal rows take the memory of one."""
+    if all((column == column[:1]).all() for column in columns):
+        return np.broadcast_to(np.array([column[:1] for column in columns]).T, (len(columns[0]), len(columns)))
+    return np.stack(columns, axis=1)
 
 
 def _message(extdata: str) -> str:

@@ -91,7 +91,7 @@ def looked_up(ids: Integers, values: Integers, wanted: Integers) -> Integers:
     """Return the value of each wanted id (`ids` sorted), or -1 if it is missing."""
     if len(ids) == 0:
         return np.full(len(wanted), UNKNOWN, np.int64)
-    if ids[-1] - ids[0] == len(ids) - 1:  # without gaps, as autoincremented ids are
+    if int(ids[-1]) - int(ids[0]) == len(ids) - 1:  # without gaps, as autoincremented ids are
         at = np.clip(wanted - ids[0], 0, len(ids) - 1)
     else:
         at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
