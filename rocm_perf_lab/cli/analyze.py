@@ -38,11 +38,14 @@ def analyze(paths: tuple[str, ...], debug: bool, **options: Any) -> None:
     """
 
     def run() -> None:
+        import atexit
+        import gc
         from pathlib import Path
 
         from rocm_perf_lab.jobs.analyze.job import run_analyze
         from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
 
+        atexit.register(gc.freeze)  # skips the collections at exit
         run_analyze(AnalyzeRequest.of([Path(path) for path in paths], **options))
 
     answer(run, debug=debug)

@@ -9,17 +9,13 @@ from rocm_perf_lab.analysis.roofline import Unavailable
 from rocm_perf_lab.analysis.sample_account import sampled_kernel
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.analyze.choice import choose_kernel
 from rocm_perf_lab.jobs.analyze.document import REPORT, report_document
 from rocm_perf_lab.jobs.analyze.evidence import DetailedEvidence
-from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.profiling.selection import ProfileError
 from rocm_perf_lab.rocprof.loading import load_recording, read_counter_passes
-from rocm_perf_lab.target.catalog import load_target
-from rocm_perf_lab.target.observed import ObservedTarget
 from rocm_perf_lab.toolchain.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.ledger import Ledger
     from rocm_perf_lab.jobs.analyze.detail import DetailAnalysis
     from rocm_perf_lab.jobs.analyze.document import ReportDocument
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.analyze.request import AnalyzeRequest
     from rocm_perf_lab.profiling.documents import ProfileDocument
     from rocm_perf_lab.rocprof.att.model import AttTrace
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.loading import LoadedRecording, LoadedRun
     from rocm_perf_lab.rocprof.pc_samples import PcSampling
     from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.observed import ObservedTarget
 
 DEFAULT_TARGET = "mi300x"
 _SEVERAL = 2
@@ -127,6 +125,10 @@ def analyze_recording(request: AnalyzeRequest, directory: Path) -> RecordingAnal
 
 def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, directory: Path) -> RecordingAnalysis:
     """Analyse a run with dispatches."""
+    # Imported here: a thread trace or samples alone need none of it.
+    from rocm_perf_lab.jobs.analyze.choice import choose_kernel
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import analyze_traces
+
     recording, trace = evidence.recording, run.trace
     counted = (*run.counter_passes, *(read_counter_passes(request.counters) if request.counters else ()))
     gpu = _gpu(request, recording, trace, counted)
@@ -169,6 +171,7 @@ def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, di
         *recording.notes,
         *details,
         *found.profile.notes,
+        *found.diagnosis.critical_path.notes,
     )
     return RecordingAnalysis(recording.files, found.overview, found, None, samples, tuple(dict.fromkeys(notes)))
 
@@ -196,6 +199,10 @@ def _without_dispatches(request: AnalyzeRequest, evidence: DetailedEvidence, dir
 
 
 def _gpu(request: AnalyzeRequest, recording: LoadedRecording, trace: Trace, counted: Sequence[Trace]) -> ObservedTarget:
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import target_of_trace
+    from rocm_perf_lab.target.catalog import load_target
+    from rocm_perf_lab.target.observed import ObservedTarget
+
     if request.target:
         return ObservedTarget(load_target(request.target))
     return target_of_trace(trace, load_target(DEFAULT_TARGET), counted, recording.code_objects)
