@@ -67,6 +67,7 @@ class SearchSpace:
         scalars: Described values of scalars that are no sizes.
         has_values: Inputs with random values exist.
         valid: Returns the nearest sizes that the kernel supports, or None if the shape is too large.
+        grid: Returns the workgroups per axis for sizes; None if there is no such launch.
         source: Text of the source.
         seed: Seed of mutations.
     """
@@ -76,6 +77,7 @@ class SearchSpace:
     scalars: Mapping[str, int | float]
     has_values: bool
     valid: Callable[[Mapping[str, int]], Mapping[str, int] | None]
+    grid: Callable[[Mapping[str, int]], tuple[int, ...] | None]
     source: str
     seed: int
 
@@ -112,7 +114,7 @@ class BranchSearch:
     _useful: list[SearchPoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._solver = ComparisonSolver(tuple(self.space.given))
+        self._solver = ComparisonSolver(tuple(self.space.given), self.space.grid)
         self._remember(self.coverage, self.recorded, {})
 
     @property

@@ -1,7 +1,7 @@
 """Sizes and scalars for which a scalar comparison turns out differently, solved from its operands in earlier trials.
 
-An operand may equal a size, be proportional to one or two sizes or to the square of one, or be linear in the sizes. The slopes of
-linear ones follow from trials that differ in one size.
+An operand may equal a size or the workgroups on an axis of the grid, be proportional to one or two sizes or to the square of one,
+or be linear in the sizes. The slopes of linear ones follow from trials that differ in one size.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from itertools import combinations, islice, permutations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _NEAR = (0, 1, -1)
 """Differences of the operands that are aimed at."""
 _MOST_OBSERVATIONS = 12
 _MOST_DIVISORS = 6
 _MOST_STEPS = 1 << 12
+_MOST_CORRECTIONS = 6
 
 Sizes = dict[str, int]
 
@@ -30,9 +31,11 @@ class ComparisonSolver:
 
     Args:
         names: Names of the sizes.
+        grid: Returns the workgroups per axis for sizes; None if there is no such launch.
     """
 
     names: tuple[str, ...]
+    grid: Callable[[Mapping[str, int]], tuple[int, ...] | None] = lambda _: None
     _seen: dict[int, list[tuple[int, int, Sizes]]] = field(default_factory=dict)
     _scalars: dict[int, Mapping[str, int | float]] = field(default_factory=dict)
 
@@ -54,6 +57,7 @@ class ComparisonSolver:
         first, second, sizes = self._seen[address][-1]
         for now, wanted in ((first, second), (second, first)):
             for difference in _NEAR:
+                yield from self._gridded(now, wanted + difference, sizes)
                 yield from self._reaching(now, wanted + difference, sizes)
         yield from self._linear(address)
 
@@ -69,6 +73,19 @@ class ComparisonSolver:
                     real = struct.unpack("<f", struct.pack("<I", wanted & 0xFFFFFFFF))[0]
                     if math.isfinite(real):
                         yield sizes, name, real
+
+    def _gridded(self, now: int, target: int, sizes: Sizes) -> Iterator[Sizes]:
+        """Yield sizes with `target` workgroups on an axis of the grid that has `now`."""
+        for axis, count in enumerate(self.grid(sizes) or ()):
+            for name in self.names if count == now > 0 and target > 0 else ():
+                found = dict(sizes)
+                for _ in range(_MOST_CORRECTIONS):
+                    reached = (self.grid(found) or (0,) * (axis + 1))[axis]
+                    if reached == target:
+                        yield dict(found)
+                    if reached <= 0 or reached == target:
+                        break
+                    found[name] = max(1, found[name] * target // reached)
 
     def _reaching(self, now: int, target: int, sizes: Sizes) -> Iterator[Sizes]:
         """Yield sizes in which an operand that is `now` becomes `target`, if it is proportional to one, two, or a square."""

@@ -14,7 +14,7 @@ from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument, St
 from rocm_perf_lab.verify.branch_search import BranchSearch, SearchPoint, SearchSpace, add_witnesses
 from rocm_perf_lab.verify.branches import uncovered_branches
 from rocm_perf_lab.verify.inputs import InputKind, is_random
-from rocm_perf_lab.verify.shapes import elements, workgroups
+from rocm_perf_lab.verify.shapes import elements, grid_axes, workgroups
 from rocm_perf_lab.verify.trials import ScalarChoice, scalar_choices, trial_of
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ class CoverageSearch:
             scalars=self._scalars(),
             has_values=any(map(is_random, buffers)),
             valid=self._valid,
+            grid=lambda shape: grid_axes(self.description, self.sizes.params(self.description.params, shape)),
             source=source.read_text(errors="replace"),
             seed=self.seed,
         )

@@ -369,17 +369,23 @@ def elements(description: KernelDescription, params: Mapping[str, Any]) -> int:
 
 def workgroups(description: KernelDescription, params: Mapping[str, Any]) -> int:
     """Return the number of workgroups; a very large number if the params are invalid."""
+    axes = grid_axes(description, params)
+    return prod(axes) if axes is not None else 1 << 62
+
+
+def grid_axes(description: KernelDescription, params: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the workgroups per axis of the grid, or None if the params are invalid."""
 
     def sizes(expressions: Iterable[Expression]) -> list[int]:
         return [evaluate_integer(expression, params, where="kernel.grid") for expression in expressions]
 
     try:
         if description.grid:
-            return prod(sizes(description.grid))
+            return tuple(sizes(description.grid))
         block = sizes(description.block) or [1]
-        return prod(-(-items // size) for items, size in zip(sizes(description.work_items), block, strict=False))
+        return tuple(-(-items // size) for items, size in zip(sizes(description.work_items), block, strict=False))
     except ExpressionError:
-        return 1 << 62
+        return None
 
 
 def _values(argument: Argument) -> Sequence[Expression]:

@@ -169,6 +169,15 @@ def test_coverage_can_be_required(tmp_path: Path) -> None:
     assert "require_coverage" in (result.gate or "")
 
 
+def test_a_size_is_solved_from_the_workgroups_of_the_grid() -> None:
+    solver = ComparisonSolver(("n",), lambda sizes: (-(-sizes["n"] // 256),))
+    solver.observe(0, (40, 3907), {"n": 10_000}, {})  # 40 workgroups of 256 against 3907
+
+    found = next(solver.shapes(0))
+
+    assert 3906 * 256 < found["n"] <= 3907 * 256
+
+
 def test_sizes_are_solved_from_operands() -> None:
     solver = ComparisonSolver(("rows", "cols"))
     for rows, cols in ((2, 9), (3, 9), (3, 10)):  # 31 rows + 17 cols against 500
