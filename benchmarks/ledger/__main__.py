@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ledger", description="First lines of ledgers of kernels with a known dominant cause."
     )
-    parser.add_argument("--set", default="all", choices=(*SETS, "all"), help="set of cases")
+    parser.add_argument(
+        "--set", nargs="+", default=["all"], choices=(*SETS, "all"), metavar="SET", help=f"{', '.join(SETS)} or all"
+    )
     parser.add_argument("--kernels", nargs="+", metavar="NAME", help="only these; nothing is stored")
     parser.add_argument("--recordings", type=Path, help="directory that keeps the recordings; existing ones replace runs")
     parser.add_argument("--verbose", action="store_true", help="print every ledger")
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = _selected(options)
     found = {name: diagnose_all(cases, options.recordings, options.processes) for name, cases in chosen.items()}
     _print_cases([one for cases in found.values() for one in cases], verbose=options.verbose)
-    if (options.kernels or options.set != "all") and options.json == RESULTS / "ledger.json":
+    if (options.kernels or "all" not in options.set) and options.json == RESULTS / "ledger.json":
         for figure in figures(found):
             print(f"{figure.name}: {figure.value}")
     else:
@@ -73,7 +75,7 @@ def _diagnose_named(name: str, number: int, recordings: Path | None) -> tuple[fl
 
 
 def _selected(options: argparse.Namespace) -> dict[str, tuple[Case, ...]]:
-    chosen = {name: cases for name, cases in SETS.items() if options.set in (name, "all")}
+    chosen = {name: cases for name, cases in SETS.items() if {name, "all"} & set(options.set)}
     if options.kernels:
         chosen = {name: tuple(case for case in cases if case.kernel in options.kernels) for name, cases in chosen.items()}
     chosen = {name: cases for name, cases in chosen.items() if cases}
