@@ -352,6 +352,19 @@ def test_a_wrong_kernel_is_answered_with_short_names(tmp_path: Path) -> None:
     assert len(hint) < 400
 
 
+def test_inexact_timestamps_of_an_ordered_queue_are_counted_in_a_note(tmp_path: Path) -> None:
+    with Database(tmp_path / "x.db") as database:
+        database.process("00000000-0000-4000-8000-000000000001", 11)
+        database.agent(4)
+        database.kernel(1, "add")
+        database.dispatch(1, 1, 1000, 3000, agent=4)
+        database.dispatch(2, 1, 2900, 5000, agent=4)
+
+    lines = screen(tmp_path / "x.db", "--verbose", "--output", tmp_path / "out")
+
+    assert "1 dispatch overlaps the next one of the same queue and stream by less than 1 us" in line_of(lines, "notes")
+
+
 def test_other_runs_are_named_and_not_pooled(tmp_path: Path) -> None:
     for number, start in enumerate((1000, 900_000)):
         with Database(tmp_path / f"run{number}" / "1_results.db") as database:
