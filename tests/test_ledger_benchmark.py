@@ -68,4 +68,4 @@ def test_misses_and_rows_name_what_was_expected_and_found() -> None:
     case = diagnosed("divergence", 0.3)
 
     assert next(iter(misses([case]))) == f"{case.case.name} (all): expected tail or small_grid, found divergence (30%)"
-    assert case_rows([case])[case.case.name][2:4] == ("tail or small_grid", "[bold]divergence 30%")
+    assert case_rows([case])[case.case.name][2:4] == ("tail or small_grid", "[bold]WRONG: divergence 30%")
