@@ -168,7 +168,7 @@ def _compile(patterns: Sequence[str]) -> list[re.Pattern[str]]:
 
 
 def _why_nothing(trace: Trace) -> tuple[str, str]:
-    """Return why a trace has no kernel, and what to do."""
+    """Return the reason why a trace has no kernel, and a hint."""
     if len(trace.dispatches):
         return "every dispatch ends before it starts: the clocks of the trace are unreliable", "record the run again"
     return "no kernel was dispatched", "check that the application uses the GPU"

@@ -125,7 +125,7 @@ def _peers(waits: PeerWaits | None, width: int) -> list[Text]:
     if waits.late is None:
         return labelled("", f"each of {waits.peers} peers waits for the last {each}; none is last as a rule", width)
     text = f"{waits.late} enters last in {waits.late_calls:.0%} of {waits.calls:,} calls and causes {waits.late_share:.0%}"
-    return labelled("", f"{text} of the waiting, {each}: give it less work, or find what delays it", width)
+    return labelled("", f"{text} of the waiting, {each}: give it less work, or find the cause of its delay", width)
 
 
 def _group(label: str, group: WorkGroup | None, what: str, width: int) -> list[Text]:

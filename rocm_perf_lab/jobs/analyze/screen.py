@@ -120,7 +120,7 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
 
 
 def _of_simds(traced: ThreadTrace) -> str:
-    """Return what the stalls of single wavefronts cost their SIMDs: wavefronts also stall behind a unit that is busy."""
+    """Return the cost of stalls of single wavefronts for their SIMDs: wavefronts also stall behind a unit that is busy."""
     if traced.budget is None or traced.budget.binding is None:
         return f"{traced.hidden_fraction:.0%} hidden by other wavefronts"
     unit = traced.budget.binding
