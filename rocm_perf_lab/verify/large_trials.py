@@ -24,7 +24,8 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.large_shapes import large_shapes
 from rocm_perf_lab.verify.outputs import default_tolerance
 from rocm_perf_lab.verify.rounding import UNIT_ROUNDOFF, growth_of_equal
-from rocm_perf_lab.verify.sparse_run import AddressArena, PageContents, SparseSession, sparse_launch
+from rocm_perf_lab.verify.sparse_pages import PageContents
+from rocm_perf_lab.verify.sparse_run import AddressArena, SparseSession, sparse_launch
 from rocm_perf_lab.verify.workgroup_map import WorkgroupMap
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.verify.large_shapes import LargeShape
-    from rocm_perf_lab.verify.sparse_run import SparseBuffer, SparseLaunch
+    from rocm_perf_lab.verify.sparse_pages import ChangedBytes, FinalPages, Place, SparseBuffer
+    from rocm_perf_lab.verify.sparse_run import SparseLaunch
 
     Compile = Callable[[KernelDescription, Path], BuildResult]
-    Place = tuple[str, int]
 
 _LIMITS = (1 << 24, 1 << 31, 1 << 32)
 _RANDOM_WORKGROUPS = 8
@@ -87,10 +88,10 @@ class _RecordedShape:
     launch: SparseLaunch
     contents: PageContents
     workgroups: tuple[int, ...]
-    written: dict[Place, NDArray[np.bool_]]
-    final: dict[Place, NDArray[np.uint8]]
-    owed: Mapping[Place, NDArray[np.bool_]]
-    writes: Mapping[int, Mapping[Place, NDArray[np.bool_]]]
+    written: dict[Place, ChangedBytes]
+    final: FinalPages
+    owed: Mapping[Place, ChangedBytes]
+    writes: Mapping[int, Mapping[Place, ChangedBytes]]
     map: WorkgroupMap
     budget: int
 
@@ -157,7 +158,7 @@ class LargeTrials:
         self._translators = {key: value for key, value in self._translators.items() if key[0] in baseline}
         for recorded in self._recorded:
             try:
-                private = replace(recorded, written=dict(recorded.written), final=dict(recorded.final))
+                private = replace(recorded, written=dict(recorded.written), final=recorded.final.copy())
                 reason = self._failure(private, source)
             except NotDecided as error:
                 notes.append(f"not decided: {recorded.name}: {error.what}")
@@ -197,12 +198,12 @@ class LargeTrials:
             written = session.written_pages()
             if session.is_overlapping:  # they add to one result, which some of them do not complete
                 raise NotDecided("several workgroups write the same elements")
-            final = {place: session.page(*place) for place in written}
             longest = max(session.instructions.values())
         if not written:
             raise NotDecided("the chosen workgroups write nothing")
         budget = max(_WORKGROUP_BUDGET, _BUDGET_FACTOR * longest)
-        return _RecordedShape(shape, name, launch, contents, chosen, written, final, dict(written), session.writes, grid, budget)
+        owed, writes = dict(written), session.writes
+        return _RecordedShape(shape, name, launch, contents, chosen, written, session.final, owed, writes, grid, budget)
 
     def _run_chosen(self, session: SparseSession, workgroups: tuple[int, ...]) -> tuple[int, ...]:
         """Run workgroups in order of importance until the budget is spent, and return those that ran, sorted.
@@ -324,7 +325,7 @@ class LargeTrials:
             session.run(workgroup)
             place, byte = difference.place
             changed = session.writes[workgroup].get(place)
-            is_written = changed is not None and bool(changed[byte : byte + difference.size].any())
+            is_written = changed is not None and changed.has_any(byte, byte + difference.size)
             if not is_written and grid.is_certain(difference.buffer, difference.element):
                 return f"{difference.label} is not written"
         return None
@@ -340,9 +341,9 @@ class LargeTrials:
                 for workgroup in workgroups:
                     session.run(workgroup)
             for place, changed in session.written_pages().items():
-                final = recorded.final.get(place, recorded.contents.page(*place))
-                recorded.final[place] = np.where(changed, session.page(*place), final)
-                recorded.written[place] = recorded.written.get(place, np.zeros(PAGE_BYTES, np.bool_)) | changed
+                recorded.final.add(place, changed, session.final.page(place))
+                known = recorded.written.get(place)
+                recorded.written[place] = changed if known is None else known.with_all(changed)
 
     def _differences(self, recorded: _RecordedShape, session: SparseSession) -> list[_Difference]:
         """Return the first different element of each page and kind, by page."""
@@ -350,15 +351,13 @@ class LargeTrials:
         found: list[_Difference] = []
         for place in sorted({*recorded.written, *ours}):
             buffer = recorded.launch.buffers[place[0]]
-            size, nothing = buffer.dtype.itemsize, np.zeros(PAGE_BYTES, np.bool_)
-            got = session.page(*place).view(buffer.dtype)
-            want = recorded.final.get(place, recorded.contents.page(*place)).view(buffer.dtype)
-            whole = np.dtype(f"u{size}")
-            by_baseline = recorded.written.get(place, nothing).view(whole) != 0
-            by_rewrite = ours.get(place, nothing).view(whole) != 0
+            size = buffer.dtype.itemsize
+            got, want = (pages.page(place).view(buffer.dtype) for pages in (session.final, recorded.final))
+            by_baseline, by_rewrite, owed = (
+                _changed_elements(changes.get(place), size) for changes in (recorded.written, ours, recorded.owed)
+            )
             close = _close(got, want, self._tolerance(recorded, place[0], want, by_baseline))
             wrong = ~close & (by_baseline | by_rewrite)
-            owed = recorded.owed.get(place, nothing).view(whole) != 0
             kinds = {
                 (True, True): by_baseline & by_rewrite,
                 (True, False): owed & ~by_rewrite,
@@ -443,6 +442,14 @@ def _is_at_the_end(session: SparseSession, workgroup: int, name: str, buffer: Sp
     """Return whether a workgroup writes the first or the last element of a buffer."""
     elements = session.elements_of(workgroup, name)
     return elements is not None and (elements[0] == 0 or elements[1] == prod(buffer.shape) - 1)
+
+
+def _changed_elements(changed: ChangedBytes | None, size: int) -> NDArray[np.bool_]:
+    """Return which elements of a page, of `size` bytes each, have a changed byte."""
+    if changed is None:
+        return np.zeros(PAGE_BYTES // size, np.bool_)
+    elements: NDArray[np.bool_] = changed.mask.view(np.dtype(f"u{size}")) != 0
+    return elements
 
 
 def _close(got: NDArray[Any], want: NDArray[Any], tolerance: Tolerance) -> NDArray[np.bool_]:

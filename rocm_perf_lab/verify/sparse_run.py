@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -22,20 +22,14 @@ from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES, DeviceMemory
 from rocm_perf_lab.languages.arguments import (
-    ArangeInit,
     BufferArgument,
-    ConstantInit,
-    IntegersInit,
-    NormalInit,
-    UniformInit,
 )
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.toolchain.source_lines import line_table
+from rocm_perf_lab.verify.sparse_pages import ChangedBytes, FinalPages, SparseBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.device.protocol import Launch
@@ -45,84 +39,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.sparse_pages import Bytes, PageContents, Place
 
-    Bytes = NDArray[np.uint8]
 
-_TABLE_ELEMENTS = 1 << 17
-_MASK = (1 << 64) - 1
 _FIRST_RESERVED = 0x3000_0000_0000
 _GAP_BYTES = 40 << 30
 """Unused addresses between buffers: an index that is wrong by 2^32 elements of 8 bytes leads there."""
-
-
-@dataclass(frozen=True)
-class SparseBuffer:
-    """Buffer of a large shape; `shape` in elements."""
-
-    argument: BufferArgument
-    shape: tuple[int, ...]
-    nbytes: int
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return DTYPES[self.argument.dtype]
-
-
-@dataclass
-class PageContents:
-    """Initial content of the pages of one shape: parts of a table of values, from a place that depends on seed and page.
-
-    Args:
-        buffers: Buffers by name.
-        params: Params of the shape, for ranges of integers.
-        seed: Seed of all values.
-    """
-
-    buffers: Mapping[str, SparseBuffer]
-    params: Mapping[str, Any]
-    seed: int
-    _tables: dict[str, Bytes] = field(default_factory=dict)
-
-    def page(self, name: str, page: int) -> Bytes:
-        """Return the bytes of a page, (PAGE_BYTES,); callers do not change them."""
-        buffer = self.buffers[name]
-        size = buffer.dtype.itemsize
-        if isinstance(buffer.argument.init, ArangeInit):
-            first = page * (PAGE_BYTES // size)
-            return np.arange(first, first + PAGE_BYTES // size).astype(buffer.dtype).view(np.uint8)
-        if name not in self._tables:
-            self._tables[name] = self._table(name)
-        start = _mixed(self.seed ^ _mixed(page)) % _TABLE_ELEMENTS * size
-        return self._tables[name][start : start + PAGE_BYTES]
-
-    def _table(self, name: str) -> Bytes:
-        buffer = self.buffers[name]
-        count = _TABLE_ELEMENTS + PAGE_BYTES // buffer.dtype.itemsize
-        random = np.random.default_rng([self.seed, list(self.buffers).index(name)])
-        init = buffer.argument.init
-        values: NDArray[Any]
-        match init:
-            case NormalInit():
-                values = random.normal(init.mean, init.std, count)
-            case UniformInit():
-                values = random.uniform(init.low, init.high, count)
-            case IntegersInit():
-                limits = [evaluate_integer(limit, self.params, where=name) for limit in (init.low, init.high)]
-                values = random.integers(limits[0], limits[1], count)
-            case ConstantInit():
-                values = np.full(count, init.value)
-            case _:
-                return random.integers(0, 256, count * buffer.dtype.itemsize, np.uint8)
-        return np.ascontiguousarray(values.astype(buffer.dtype)).view(np.uint8)
-
-
-def _mixed(value: int) -> int:
-    """Return a number of 64 bits that depends on all bits of another (splitmix64)."""
-    value = (value + 0x9E3779B97F4A7C15) & _MASK
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-    value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
-    return value ^ value >> 31
 
 
 class AddressArena:
@@ -196,7 +118,8 @@ class SparseSession:
         budget: Wave instructions of one workgroup.
         translator: Translator of the kernel, to be shared by sessions that are not open at the same time.
 
-    `writes` has the changed bytes by workgroup, buffer and page, and `is_overlapping` tells whether two workgroups changed one.
+    `writes` has the changed bytes by workgroup and place, `final` the pages after all workgroups that ran, and `is_overlapping`
+    tells whether two workgroups changed one byte.
     """
 
     def __init__(
@@ -212,11 +135,11 @@ class SparseSession:
         self._owned = ExitStack()
         self._buffers = launch.buffers
         self._accessed: dict[str, list[int]] = {name: [] for name in launch.buffers}
-        self._final: dict[tuple[str, int], Bytes] = {}
-        self.writes: dict[int, dict[tuple[str, int], NDArray[np.bool_]]] = {}
+        self.final = FinalPages(contents)
+        self.writes: dict[int, dict[Place, ChangedBytes]] = {}
         self.instructions: dict[int, int] = {}
         self.is_overlapping = False
-        self._written: dict[tuple[str, int], NDArray[np.bool_]] = {}
+        self._written: dict[Place, ChangedBytes] = {}
         machine = self._owned.enter_context(EmulatedGpu(target, max_instructions=budget, translator=translator))
         loaded = machine.load(launch.launch.code_object)  # first, so that code is at the same address in every session
         addresses = arena.addresses([buffer.nbytes for buffer in launch.buffers.values()])
@@ -249,28 +172,30 @@ class SparseSession:
             written = self._pages[name].pages.written
             for page in pages[written[pages] != 0].tolist():
                 written[page] = 0
-                content, before = self._content(name, page), self._contents.page(name, page)
-                changed = content != before
-                if changed.any():
-                    self.writes[workgroup][name, page] = changed
-                    self._final[name, page] = np.where(changed, content, self.page(name, page))
-                    content[:] = before  # the next workgroup may write the same values
-                    known = self._written.get((name, page))
-                    self.is_overlapping |= known is not None and bool((known & changed).any())
-                    self._written[name, page] = changed if known is None else known | changed
+                self._keep(workgroup, (name, page))
+
+    def _keep(self, workgroup: int, place: Place) -> None:
+        """Keep the changes of a page and give it its initial content again: the next workgroup may write the same values."""
+        content, before = self._content(*place), self._contents.page(*place)
+        mask = content != before
+        if not mask.any():
+            return
+        changed = ChangedBytes.of(mask)
+        self.writes[workgroup][place] = changed
+        self.final.add(place, changed, content)
+        content[:] = before
+        known = self._written.get(place)
+        self.is_overlapping |= known is not None and known.meets(changed)
+        self._written[place] = changed if known is None else known.with_all(changed)
 
     @property
     def accessed_pages(self) -> int:
         """Number of pages in memory."""
         return sum(len(pages) for pages in self._accessed.values())
 
-    def written_pages(self) -> dict[tuple[str, int], NDArray[np.bool_]]:
-        """Return the changed bytes, (PAGE_BYTES,), of each changed page, by buffer and page."""
+    def written_pages(self) -> dict[Place, ChangedBytes]:
+        """Return the changed bytes of each changed page."""
         return dict(self._written)
-
-    def page(self, name: str, page: int) -> Bytes:
-        """Return the bytes of a page after all workgroups that ran, (PAGE_BYTES,)."""
-        return self._final.get((name, page), self._contents.page(name, page))
 
     def elements_of(self, workgroup: int, name: str) -> tuple[int, int] | None:
         """Return the first and the last element of a buffer that a workgroup changed, or None if it changed none."""
@@ -278,21 +203,20 @@ class SparseSession:
         if not pages:
             return None
         first, last, size = min(pages), max(pages), self._buffers[name].dtype.itemsize
-        end = last * PAGE_BYTES + PAGE_BYTES - 1 - int(np.argmax(pages[last][::-1]))
-        return (first * PAGE_BYTES + int(np.argmax(pages[first]))) // size, end // size
+        return (first * PAGE_BYTES + pages[first].first) // size, (last * PAGE_BYTES + pages[last].last) // size
 
     def changed(self, workgroup: int, name: str, element: int) -> bool:
         """Return whether a workgroup changed an element of a buffer."""
         size = self._buffers[name].dtype.itemsize
         page, byte = divmod(element * size, PAGE_BYTES)
         changed = self.writes[workgroup].get((name, page))
-        return changed is not None and bool(changed[byte : byte + size].any())
+        return changed is not None and changed.has_any(byte, byte + size)
 
     def shared_element(self, one: int, other: int, name: str) -> int | None:
         """Return the first element of a buffer that two workgroups changed, or None."""
         mine, theirs = self.writes.get(one, {}), self.writes.get(other, {})
         for buffer, page in sorted(mine.keys() & theirs.keys()):
-            both = mine[buffer, page] & theirs[buffer, page]
+            both = mine[buffer, page].mask & theirs[buffer, page].mask
             if buffer == name and both.any():
                 return (page * PAGE_BYTES + int(np.argmax(both))) // self._buffers[name].dtype.itemsize
         return None
