@@ -23,6 +23,7 @@ from rocm_perf_lab.languages.data_types import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -52,7 +53,10 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
 
 
 def reference_values(
-    description: KernelDescription, launch: Launch, changed: Callable[[str, Any], Any] | None = None
+    description: KernelDescription,
+    launch: Launch,
+    changed: Callable[[str, Any], Any] | None = None,
+    adapt: Callable[[ModuleType], None] | None = None,
 ) -> dict[str, NDArray[Any]] | None:
     """Return the values of the reference before they are rounded to the data types of the outputs.
 
@@ -60,6 +64,7 @@ def reference_values(
         description: Kernel, with the params of the launch.
         launch: Inputs.
         changed: Returns the value that is used instead of a named input or scalar; by default the value itself.
+        adapt: Called with the module of a reference function before the function is.
 
     Returns:
         One array per output, in the shape of the output; None if the baseline's output is the reference.
@@ -76,9 +81,9 @@ def reference_values(
     if changed is not None:
         names = {name: changed(name, value) for name, value in names.items()}
     if isinstance(reference, str):
-        results = _by_output(reference, _call(description.directory, reference, names), buffers)
+        results = _by_output(reference, _call(description.directory, reference, names, adapt), buffers)
     else:
-        results = {n: _evaluate(n, e, description.directory, names) for n, e in reference.items()}
+        results = {n: _evaluate(n, e, description.directory, names, adapt) for n, e in reference.items()}
     return {name: _shaped(name, value, buffers) for name, value in results.items()}
 
 
@@ -93,9 +98,11 @@ def _scalars(description: KernelDescription) -> dict[str, int | float]:
     return values
 
 
-def _evaluate(output: str, expression: str, directory: Path, names: Mapping[str, Any]) -> Any:
+def _evaluate(
+    output: str, expression: str, directory: Path, names: Mapping[str, Any], adapt: Callable[[ModuleType], None] | None
+) -> Any:
     if _FUNCTION.fullmatch(expression):
-        return _call(directory, expression, names)
+        return _call(directory, expression, names, adapt)
     return evaluate_array(expression, names, where=f"kernel.reference.{output}")
 
 
@@ -130,7 +137,7 @@ def _shaped(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArra
     return array
 
 
-def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:
+def _call(directory: Path, reference: str, names: Mapping[str, Any], adapt: Callable[[ModuleType], None] | None) -> Any:
     where = f"kernel.reference: {reference}"
     file_name, separator, function_name = reference.rpartition(":")
     path = directory / file_name
@@ -147,6 +154,8 @@ def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:
         spec.loader.exec_module(module)
     except Exception as error:
         raise KernelReferenceError(f"{path.name} cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
+    if adapt is not None:
+        adapt(module)
     function = getattr(module, function_name, None)
     if not callable(function):
         raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)

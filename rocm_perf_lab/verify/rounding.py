@@ -9,6 +9,8 @@ suffice.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +94,7 @@ class RoundingModel:
         has_coarse_inputs: Inputs have at most 16 bits. Errors of additions of such terms may have equal signs.
         operations: Number of operations that can be perturbed.
         is_discontinuous: An operation such as a comparison or rounding was evaluated.
+        is_incomplete: Elements left the arrays as scalars, whose operations are unknown.
     """
 
     amplitude: float
@@ -102,6 +105,7 @@ class RoundingModel:
     has_coarse_inputs: bool = False
     operations: int = 0
     is_discontinuous: bool = False
+    is_incomplete: bool = False
 
     def wrap(self, array: NDArray[Any]) -> PerturbedArray:
         """Return a view of an array whose operations are perturbed."""
@@ -131,6 +135,49 @@ class RoundingModel:
                 error = np.where(np.isfinite(values) & np.isfinite(error), error, 0.0)
             result: NDArray[Any] = values + error
             return result
+
+
+_CONSTRUCTORS = (
+    "array", "asarray", "ascontiguousarray", "asfortranarray", "copy", "empty", "empty_like", "full", "full_like", "ones",
+    "ones_like", "zeros", "zeros_like",
+)  # fmt: skip
+"""NumPy functions that return a plain array, also of a :class:`PerturbedArray`, or of no array."""
+
+
+class TrackedNumpy(ModuleType):
+    """NumPy for a reference: new arrays of floating-point numbers report their operations, too."""
+
+    def __init__(self, model: RoundingModel) -> None:
+        super().__init__("numpy")
+        for name in _CONSTRUCTORS:
+            setattr(self, name, partial(_constructed, model, getattr(np, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of NumPy."""
+        return getattr(np, name)
+
+    def replace_in(self, module: ModuleType) -> None:
+        """Make a module use this instead of NumPy, under any name; only its own names change."""
+        for name, value in list(vars(module).items()):
+            if value is np:
+                setattr(module, name, self)
+            elif any(value is getattr(np, constructor) for constructor in _CONSTRUCTORS):
+                setattr(module, name, getattr(self, value.__name__))
+
+
+def _constructed(model: RoundingModel, function: Callable[..., NDArray[Any]], *args: Any, **kwargs: Any) -> NDArray[Any]:
+    """Return the result of a constructor, with tracked operations if it has floating-point elements."""
+    result = np.asarray(function(*args, **kwargs))
+    source = args[0] if args else None
+    if not isinstance(source, PerturbedArray):
+        return model.wrap(result) if result.dtype.kind == "f" else result
+    if result.dtype.kind != "f" or result.dtype.itemsize < source.dtype.itemsize:
+        model.is_discontinuous = True
+    if result.dtype.kind != "f":
+        return result
+    wrapped = model.wrap(result)
+    wrapped.terms = source.terms
+    return wrapped
 
 
 class PerturbedArray(np.ndarray[Any, Any]):
@@ -187,6 +234,38 @@ class PerturbedArray(np.ndarray[Any, Any]):
             return model.wrap(model.perturb(values, lambda: values * growth(terms)))
         is_float = isinstance(result, np.ndarray) and result.dtype.kind == "f"
         return model.wrap(result) if is_float and not isinstance(result, PerturbedArray) else result
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return an element, whose operations are unknown, or an array."""
+        result = super().__getitem__(key)
+        if isinstance(result, np.generic):
+            self._leave()
+        return result
+
+    def __iter__(self) -> Any:
+        """Iterate over the first axis."""
+        if self.ndim == 1:
+            self._leave()
+        return super().__iter__()
+
+    def __float__(self) -> float:
+        """Return the only element."""
+        self._leave()
+        return float(self.view(np.ndarray))
+
+    def item(self, *args: Any) -> Any:
+        """Return one element."""
+        self._leave()
+        return super().item(*args)
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists."""
+        self._leave()
+        return super().tolist()
+
+    def _leave(self) -> None:
+        if self.model is not None:
+            self.model.is_incomplete = True
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """Convert the elements; a conversion to a type of lower precision is discontinuous."""

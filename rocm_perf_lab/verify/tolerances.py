@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -35,7 +36,15 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.verify.outputs import allowed_errors
 from rocm_perf_lab.verify.reference import reference_values
-from rocm_perf_lab.verify.rounding import SMALLEST_NORMAL, UNIT_ROUNDOFF, RoundingModel, growth, growth_of_equal
+from rocm_perf_lab.verify.rounding import (
+    SMALLEST_NORMAL,
+    UNIT_ROUNDOFF,
+    PerturbedArray,
+    RoundingModel,
+    TrackedNumpy,
+    growth,
+    growth_of_equal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -60,12 +69,15 @@ _SUPPORTED = 16.0
 _LOW_PRECISION = 8.0
 """Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
 _BOTH = 2.0
-"""Without a reference, the unmodified kernel and a rewrite both have an error."""
+"""The unmodified kernel without a reference, or a reference in f64 for a kernel in f64, have an error like a rewrite."""
 _FEWEST_FOR_MEDIAN = 4
 _MOST_RAISED = 16.0
 _MOST_INPUT_GROUPS = 3
-_INPUT_REPEATS = 2
-"""Evaluations per group of inputs in small trials: errors of the elements of one input may cancel."""
+_INPUT_REPEATS = 3
+_INPUT_REPEATS_OF_LARGE = 2
+"""Evaluations per group of inputs: errors of the elements of one input may cancel, like those of terms of equal size."""
+_INPUT_WEIGHT = 2.0
+"""Evaluations per group of inputs that count; more make the estimate of the error better, not larger."""
 _DESCRIBED = 0.9
 """Share of elements that agree with a reference which describes the inputs."""
 PERTURBED_RUNS = 2
@@ -143,14 +155,47 @@ def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, O
     changes = {name: _Changes.of(value) for name, value in exact.items()}
     arrays = {a.name: a.data for a in launch.arguments if isinstance(a, BufferValue)}
     discrete = first.is_discontinuous or any(arrays[name].dtype.kind in "biu" for name in exact)
-    if first.operations:  # copies, comparisons and integers are exact
+    untracked = _untracked(exact, launch, first)
+    if first.operations or untracked:  # copies, comparisons and integers are exact
         for model in _perturbations(launch, first, both_signs=discrete):
             perturbed = _evaluated(description, launch, model)
             assert perturbed is not None
             for name, value in perturbed.items():
                 changes[name].add(value, arrays[name].dtype)
     unit, limit = _precision(launch)
-    return {name: _bound(changes[name], arrays[name].dtype, unit, limit, first.operations) for name in exact}
+    bounds = {
+        name: _bound(changes[name], arrays[name].dtype, unit, limit, is_exact=not first.operations and name not in untracked)
+        for name in exact
+    }
+    return bounds | _widened(bounds, untracked, description, launch, exact)
+
+
+def _untracked(exact: Mapping[str, NDArray[Any]], launch: Launch, model: RoundingModel) -> set[str]:
+    """Return the outputs whose operations are not all known: they are no copies, and no tracked array or one of scalars."""
+    names = {n for n, v in exact.items() if v.dtype.kind == "f" and (model.is_incomplete or not isinstance(v, PerturbedArray))}
+    if not names or model.operations:
+        return names if model.is_incomplete else set()
+    inputs = [_float(a.data).reshape(-1) for a in launch.arguments if isinstance(a, BufferValue) and a.is_set]
+    known = np.unique(np.concatenate([np.zeros(1), *inputs]))
+    return {n for n in names if not np.isin(_float(exact[n]), known).all()}
+
+
+def _widened(
+    bounds: Mapping[str, OutputBound],
+    names: set[str],
+    description: KernelDescription,
+    launch: Launch,
+    exact: Mapping[str, NDArray[Any]],
+) -> dict[str, OutputBound]:
+    """Return the bounds of some outputs, at least as large as those of a kernel without a reference."""
+    if not names:
+        return {}
+    values = {name: _float(exact[name]) for name in names}
+    launches = [perturbed_launch(launch, number) for number in range(PERTURBED_RUNS)]
+    with np.errstate(all="ignore"):
+        runs = [reference_values(description, other) or {} for other in launches]
+    of_runs = bounds_of_runs(launch, values, runs)
+    return {name: replace(bounds[name], scale=np.maximum(bounds[name].scale, of_runs[name].scale)) for name in names}
 
 
 def bounds_of_reference(
@@ -348,13 +393,19 @@ def _model(launch: Launch, **changes: Any) -> RoundingModel:
 
 def _perturbations(launch: Launch, first: RoundingModel, *, both_signs: bool) -> list[RoundingModel]:
     """Return one model per group of operations; the last groups contain the inputs."""
-    elements = sum(a.data.size for a in launch.arguments if isinstance(a, BufferValue))
-    most = _GROUPS if elements <= _LARGE_ELEMENTS else _GROUPS_OF_LARGE
+    most = _GROUPS_OF_LARGE if _is_large(launch) else _GROUPS
     groups = max(1, min(first.operations, most))
     signs = (1.0, -1.0) if both_signs else (1.0,)
-    repeats = 1 if elements > _LARGE_ELEMENTS else _INPUT_REPEATS
-    last = groups + _input_groups(launch) * repeats
+    last = groups + _input_groups(launch) * _input_repeats(launch)
     return [_model(launch, groups=groups, active=group, sign=sign) for group in range(last) for sign in signs]
+
+
+def _is_large(launch: Launch) -> bool:
+    return sum(a.data.size for a in launch.arguments if isinstance(a, BufferValue)) > _LARGE_ELEMENTS
+
+
+def _input_repeats(launch: Launch) -> int:
+    return _INPUT_REPEATS_OF_LARGE if _is_large(launch) else _INPUT_REPEATS
 
 
 def _input_groups(launch: Launch) -> int:
@@ -365,6 +416,7 @@ def _input_groups(launch: Launch) -> int:
 def _evaluated(description: KernelDescription, launch: Launch, model: RoundingModel) -> dict[str, NDArray[Any]] | None:
     numbers = count()
     groups = _input_groups(launch)
+    size = model.sign * model.amplitude * sqrt(_INPUT_WEIGHT / _input_repeats(launch))
     rng = np.random.default_rng([model.seed, model.groups, max(model.active, 0)])
     unset = {a.name for a in launch.arguments if isinstance(a, BufferValue) and not a.is_set}
 
@@ -373,21 +425,21 @@ def _evaluated(description: KernelDescription, launch: Launch, model: RoundingMo
             return value
         if next(numbers) % groups == (model.active - model.groups) % groups and model.active >= model.groups:
             signs = rng.integers(0, 2, value.shape, np.int8) * np.int8(2) - np.int8(1)
-            value = value * (1 + signs * (model.sign * model.amplitude))
+            value = value * (1 + signs * size)
         return model.wrap(value)
 
     with np.errstate(all="ignore"):
-        return reference_values(description, launch, changed)
+        return reference_values(description, launch, changed, TrackedNumpy(model).replace_in)
 
 
-def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, operations: int) -> OutputBound:
+def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, *, is_exact: bool) -> OutputBound:
     zeros = np.zeros(changes.exact.shape)
     if dtype.kind in "biu":
         return OutputBound(changes.largest, zeros, zeros, limit=1.0, exact=changes.exact)
     with np.errstate(invalid="ignore", over="ignore"):
         rounded = changes.exact.astype(dtype)
     offset = _difference(_float(rounded), changes.exact)
-    if not operations and not changes.squares.any():
+    if is_exact and not changes.squares.any():
         return OutputBound(zeros, _step(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
     scale = _typical(np.sqrt(changes.squares), changes.exact) * unit
     roundoff = UNIT_ROUNDOFF * unit
@@ -425,7 +477,7 @@ def _describes(bound: OutputBound, output: NDArray[Any]) -> bool:
 def _precision(launch: Launch) -> tuple[float, float]:
     """Return the unit roundoff of accumulation relative to f32, and the largest factor of an unmodified kernel."""
     bits = [_mantissa_bits(a.data.dtype) for a in launch.arguments if isinstance(a, BufferValue) and _is_float(a.data)]
-    unit = _F64_ROUNDOFF / UNIT_ROUNDOFF if max(bits, default=0) > 23 else 1.0
+    unit = _BOTH * _F64_ROUNDOFF / UNIT_ROUNDOFF if max(bits, default=0) > 23 else 1.0
     lowest = min(bits, default=23)
     return unit, max(_SUPPORTED, 2.0 ** -(lowest + 1) / (UNIT_ROUNDOFF * unit) / _LOW_PRECISION)
 
