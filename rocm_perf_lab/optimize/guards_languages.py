@@ -1,7 +1,7 @@
 """Checks of the text of candidates in Triton and in assembly, before they are compiled: `text_problem(language, before, after)`.
 
 A source in Triton is a Python program, and the assembler reads files that directives name. The sandbox keeps both from other
-files; these checks refuse what a kernel never needs. Like guards, they report only what the unmodified source does not have.
+files; these checks refuse constructs that kernels do not need. Like guards, they ignore those of the unmodified source.
 """
 
 from __future__ import annotations
