@@ -28,6 +28,8 @@ GUARD_BYTES = 1 << 16
 _DWORD_BYTES = 4
 _FIRST_ADDRESS = 0x1000_0000_0000
 _LAST_ADDRESS = 0x5000_0000_0000  # mappings of the host are above
+_FIRST_HIGH_ADDRESS = 0x7E00_0000_0000  # Linux maps libraries above 0x7eff_0000_0000
+_LAST_HIGH_ADDRESS = 0x7E80_0000_0000
 _SKIP_BYTES = 1 << 36  # distance to try next if another emulated GPU of this process uses the address
 
 
@@ -125,6 +127,10 @@ class DeviceMemory:
         allocation = self._at(name, nbytes, address) if address is not None else self._anywhere(name, nbytes)
         insort(self._allocations, allocation)
         return allocation
+
+    def use_high_addresses(self) -> None:
+        """Choose addresses of later allocations near the end of the address space of a process, as ROCm does on a GPU."""
+        self.next_address = _FIRST_HIGH_ADDRESS
 
     def adopt(self, name: str, nbytes: int, address: int) -> Allocation:
         """Let kernels use readable and writable memory that the caller mapped and unmaps after :meth:`close`.
@@ -262,7 +268,8 @@ class DeviceMemory:
         return allocation
 
     def _anywhere(self, name: str, nbytes: int) -> Allocation:
-        while self.next_address < _LAST_ADDRESS:
+        last = _LAST_HIGH_ADDRESS if self.next_address >= _FIRST_HIGH_ADDRESS else _LAST_ADDRESS
+        while self.next_address < last:
             allocation = Allocation(self.next_address, nbytes, name)
             if self._map(allocation):
                 self.next_address += allocation.mapped_bytes + GUARD_BYTES

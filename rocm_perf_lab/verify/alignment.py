@@ -70,9 +70,12 @@ class PlacedRunner:
         """Free the code that the runner keeps between trials."""
         self._runner.release()
 
-    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
+    def run(
+        self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int, has_high_addresses: bool = False
+    ) -> TrialRun:
         """Run the launches; see :class:`~rocm_perf_lab.verify.trial_runs.TrialRunner`."""
-        return self._runner.run([_placed(launch, self._alignments) for launch in launches], aliases, budget=budget)
+        placed = [_placed(launch, self._alignments) for launch in launches]
+        return self._runner.run(placed, aliases, budget=budget, has_high_addresses=has_high_addresses)
 
 
 class AlignmentTrials:

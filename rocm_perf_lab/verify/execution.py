@@ -54,7 +54,9 @@ class TrialExecutor:
             LabError: The source does not compile or the kernel fails.
         """
         launches = self.launches(trial, source, poison)
-        return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
+        aliases = in_place_pairs(self.description, trial)
+        is_high = trial.rounds[-1] % 2 == 1  # a rewrite cannot tell trials from launches on a GPU by their addresses
+        return runner.run(launches, aliases, budget=budget, has_high_addresses=is_high), launches[-1]
 
     def launches(self, trial: Trial, source: Path, poison: int) -> list[Launch]:
         """Return the launches of a trial, one per round; see :meth:`run`.

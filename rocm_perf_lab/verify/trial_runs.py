@@ -62,13 +62,16 @@ class TrialRunner(Protocol):
         """Free everything that is kept between trials of the same code."""
         ...
 
-    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
+    def run(
+        self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int, has_high_addresses: bool = False
+    ) -> TrialRun:
         """Dispatch the launches one after another on the same memory.
 
         Args:
             launches: At least one launch; all have the same buffers.
             aliases: Buffers that share the memory of another buffer.
             budget: Wave instructions that one dispatch may execute, if they are counted.
+            has_high_addresses: Buffers have addresses like those on a GPU, if they can be chosen; otherwise lower ones.
 
         Raises:
             LabError: The kernel failed, for example with an access out of bounds.
@@ -89,7 +92,14 @@ class EmulatorRunner:
         """Free the native code of the kernels that ran."""
         self._translators.clear()
 
-    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
+    def run(
+        self,
+        launches: Sequence[Launch],
+        aliases: Mapping[str, str],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        has_high_addresses: bool = False,
+    ) -> TrialRun:
         """Run the launches; see :class:`TrialRunner`.
 
         Raises:
@@ -105,6 +115,8 @@ class EmulatorRunner:
         checks = frozenset(CheckKind)
         with EmulatedGpu(self._target, max_instructions=budget, checks=checks, translator=translator) as machine:
             loaded = machine.load(launches[0].code_object)
+            if has_high_addresses:
+                machine.memory.use_high_addresses()
             buffers = _allocated(machine, launches[0], aliases)
             for launch in launches:
                 _fill(machine, launch, buffers, aliases)
@@ -143,7 +155,14 @@ class DeviceRunner:
     def release(self) -> None:
         """Free nothing: a device keeps no code."""
 
-    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
+    def run(
+        self,
+        launches: Sequence[Launch],
+        aliases: Mapping[str, str],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        has_high_addresses: bool = False,
+    ) -> TrialRun:
         """Run the last launch only: effects of one launch on the next are checked on the emulator.
 
         Raises:

@@ -56,10 +56,20 @@ EDITS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "large inputs saturate": ("scale", (("3.0f * x[i]", "fminf(3.0f * x[i], 500.0f)"),)),
     "small inputs vanish": ("scale", (("3.0f * x[i]", "fabsf(x[i]) < 1e-7f ? 0.0f : 3.0f * x[i]"),)),
+    # Addresses.
+    "idle below the addresses of a GPU": ("scale", (("if (i < n)", "if (i < n && ((size_t)x >> 40) >= 0x7e)"),)),
+    "idle at the addresses of a GPU": ("scale", (("if (i < n)", "if (i < n && ((size_t)x >> 44) != 7)"),)),
 }  # fmt: skip
 
 
-QUICK = {"only multiples of 4", "a tail of at most one element", "1,024 columns", "64 rows", "largest element is not negative"}
+QUICK = {
+    "idle below the addresses of a GPU",
+    "only multiples of 4",
+    "a tail of at most one element",
+    "1,024 columns",
+    "64 rows",
+    "largest element is not negative",
+}
 """The others are slow tests."""
 
 
