@@ -39,7 +39,8 @@ def _ring(count: int, seed: int = 5) -> NDArray[np.uint32]:
 
 def _nodes(count: int, *, bytes_each: int = 1) -> Array:
     """Return nodes of 32 words; each word is the number of a random node, or its offset in bytes."""
-    return integers(count * 32, count) * np.uint32(bytes_each)
+    nodes: Array = integers(count * 32, count).astype(np.uint32) * np.uint32(bytes_each)
+    return nodes
 
 
 def _chains(count: int) -> Array:
@@ -59,7 +60,8 @@ def _objects(count: int) -> NDArray[np.int32]:
 def _view(sizes: tuple[int, ...]) -> Array:
     """Return the argument of `gather_view`: sizes and the strides of an array in C order."""
     strides = np.append(np.cumprod(np.array(sizes[:0:-1], np.int64))[::-1], 1)
-    return np.concatenate([sizes, strides]).astype(np.int32).view("V64")[0]
+    packed: Array = np.concatenate([sizes, strides]).astype(np.int32).view("V64")[0]
+    return packed
 
 
 FRESH = (

@@ -66,4 +66,5 @@ def test_a_compute_unit_with_twice_the_mean_work_shows_half_a_tail(profile: Prof
 
     (part,) = unseen_time(analysed(FMA, FMA), profile, coverage)
 
-    assert (part.cause, part.share) == (Cause.TAIL, pytest.approx(0.425))
+    assert part.cause is Cause.TAIL
+    assert part.share == pytest.approx(0.425)

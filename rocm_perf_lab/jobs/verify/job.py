@@ -141,4 +141,6 @@ def _untaken(found: CorrectnessResult | None, name: str, shown: str) -> tuple[Un
 
 def _unguarded(kernel: KernelDescription) -> tuple[str, ...]:
     language = find_language(kernel.language)
-    return () if language.rewritable else (f"guards: they parse HIP, and this kernel is written in {language.name}; its text is checked",)
+    if language.rewritable:
+        return ()
+    return (f"guards: they parse HIP, and this kernel is written in {language.name}; its text is checked",)
