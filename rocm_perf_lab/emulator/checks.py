@@ -7,6 +7,7 @@ Without checks the runtime tests one pointer per access.
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
@@ -40,6 +41,10 @@ _RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME, QUEUE
 """Buffers that the runtime and the device libraries synchronise themselves, and memory that is reused."""
 _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 """SC0 and SC1 of the encoding, set on atomic or volatile loads and stores (LLVM, AMDGPU memory model gfx942)."""
+_RETURN_BITS = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14, "SMEM": 16}
+"""Bit of an atomic's encoding that is set if it returns the replaced value."""
+_EXCHANGE = re.compile(r"_ATOMIC_SWAP(?:_X2)?$")
+_COHERENT, _ONLY_WRITES = 1, 2
 
 
 class CheckKind(IntEnum):
@@ -140,7 +145,7 @@ class Checks:
         self._waves_per_workgroup = waves_per_workgroup
         allocations = [a for a in memory.allocations if a.nbytes]
         count = max(1, len(program.instructions))
-        self._coherent = (ctypes.c_uint8 * count)(*map(_is_coherent, program.instructions))
+        self._traits = (ctypes.c_uint8 * count)(*map(_traits, program.instructions))
         self._reported = (ctypes.c_uint8 * count)()
         self._released = (ctypes.c_uint32 * workgroups)()
         self._findings = (FindingRecord * _CAPACITY)()
@@ -150,7 +155,7 @@ class Checks:
         self._initialised = (ctypes.c_void_p * max(1, len(allocations)))(*map(_address, self._masks))
         self.record = ChecksRecord(
             enabled=sum(1 << check for check in chosen),
-            coherent=ctypes.addressof(self._coherent),
+            traits=ctypes.addressof(self._traits),
             reported=ctypes.addressof(self._reported),
             cells=ctypes.addressof(self._cells),
             initialised=ctypes.addressof(self._initialised),
@@ -285,9 +290,16 @@ class Checks:
         return f"and `{other.text}`{f' at {line}' if line else ''} by wavefront {wave} of workgroup {group}"
 
 
-def _is_coherent(instruction: Instruction) -> bool:
-    bits = _COHERENT_BITS.get(instruction.encoding)
-    return bits is not None and any(instruction.bits(bit, bit) for bit in bits)
+def _traits(instruction: Instruction) -> int:
+    """Return the properties of an access (enum rpl_access_trait)."""
+    coherent = any(instruction.bits(bit, bit) for bit in _COHERENT_BITS.get(instruction.encoding, ()))
+    return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
+
+
+def _only_writes(instruction: Instruction) -> bool:
+    """Return whether an instruction is an atomic exchange whose result is not returned: what it replaces does not matter."""
+    returns = _RETURN_BITS.get(instruction.encoding)
+    return returns is not None and bool(_EXCHANGE.search(instruction.mnemonic)) and not instruction.bits(returns, returns)
 
 
 def _address(mask: NDArray[np.uint8] | None) -> int | None:

@@ -221,7 +221,7 @@ class ChecksRecord(ctypes.Structure):
 
     _fields_ = (
         ("enabled", ctypes.c_uint64),
-        ("coherent", ctypes.c_void_p),
+        ("traits", ctypes.c_void_p),
         ("reported", ctypes.c_void_p),
         ("cells", ctypes.c_void_p),
         ("initialised", ctypes.c_void_p),

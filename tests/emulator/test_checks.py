@@ -146,6 +146,16 @@ K void unset_lds(int* x) {
 K void unset_memory(const int* x, int* y) {
   y[threadIdx.x] += x[threadIdx.x];
 }
+K void exchanges(const int* x, int* y, unsigned long long* wide, int* seen, int how) {
+  int t = threadIdx.x;
+  if (how == 0) atomicExch(&y[t], x[t]);
+  if (how == 0) atomicExch(&wide[t], 5ull);
+  if (how == 1) seen[t] = atomicExch(&y[t], x[t]);
+  if (how == 2) atomicAdd(&y[t], x[t]);
+  if (how == 3) atomicCAS(&y[t], 0, x[t]);
+  if (how == 4) atomicExch(&y[t % 2], x[t]);
+  if (how == 4) y[t % 2] = 3;
+}
 K void two_barriers(int* x) {
   __shared__ int tile[128];
   tile[threadIdx.x] = x[threadIdx.x];
@@ -378,6 +388,32 @@ def test_uninitialised_memory(bench: Bench) -> None:
 
     assert found.check == "memory_uninitialised"
     assert "byte 0 of buffer 'y'" in found.message
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (0, set()),
+        (1, {"memory_uninitialised"}),
+        (2, {"memory_uninitialised"}),
+        (3, {"memory_uninitialised"}),
+        (4, {"memory_races"}),
+    ],
+    ids=["unused result", "used result", "sum", "comparison", "race with a store"],
+)
+def test_an_exchange_without_result_only_writes(bench: Bench, how: int, expected: set[str]) -> None:
+    y, wide = bench.ints("y", unset=True), bench.buffer("wide", np.zeros(256, np.uint64), unset=True)
+
+    found = bench.findings("exchanges", 1, 128, bench.ints("x"), y, wide, bench.ints("seen"), number(how))
+
+    assert {f.check for f in found} == expected
+
+
+def test_memory_that_an_exchange_wrote_is_initialised(bench: Bench) -> None:
+    x, y, wide = bench.ints("x"), bench.ints("y", unset=True), bench.buffer("wide", np.zeros(64, np.uint64), unset=True)
+    bench.findings("exchanges", 1, 64, x, y, wide, bench.ints("seen"), number(0))
+
+    assert bench.findings("unset_memory", 1, 64, x, y) == ()
 
 
 @pytest.mark.parametrize("whole", [0, 1])

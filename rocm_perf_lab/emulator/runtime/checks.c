@@ -134,7 +134,7 @@ static inline uint8_t byte_mask(uint32_t k, uint32_t first, uint32_t end) {
 
 static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access) {
   const struct rpl_group *g = w->group;
-  int coherent = access == RPL_ATOMIC || g->checks->coherent[inst];
+  int coherent = access == RPL_ATOMIC || g->checks->traits[inst] & RPL_COHERENT;
   uint32_t kind = access == RPL_LOAD ? (coherent ? RPL_COHERENT_LOAD : RPL_PLAIN_LOAD)
                                      : (coherent ? RPL_COHERENT_STORE : RPL_PLAIN_STORE);
   return (struct rpl_touch){.wave = g->number * g->checks->waves_per_group + w->wave_in_workgroup + 1,
@@ -163,10 +163,11 @@ static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells
                                 int access, uint64_t lane, const uint8_t *memory, uint32_t width, struct verdicts *v) {
   uint32_t first = (uint64_t)memory % DWORD, end = first + width;  // LDS allows misaligned accesses of several dwords
   int is_split = first && width >= DWORD;
+  int reads = access == RPL_LOAD || (access == RPL_ATOMIC && !(w->group->checks->traits[now->inst] & RPL_ONLY_WRITES));
   for (uint32_t k = 0; k < (end + DWORD - 1) / DWORD; k++) {
     now->bytes = byte_mask(k, first, end);
     if (initialised) {
-      if (access != RPL_STORE && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
+      if (reads && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
       if (access != RPL_LOAD) initialised[k] |= now->bytes;
     }
     if (!cells || is_known(&cells[k], now)) continue;

@@ -13,6 +13,9 @@ enum rpl_check_kind {
 // coherent ones (atomic, or marked as coherent with other workgroups) only with plain ones.
 enum rpl_touch_kind { RPL_PLAIN_LOAD, RPL_COHERENT_LOAD, RPL_COHERENT_STORE, RPL_PLAIN_STORE };
 
+// Properties of an instruction: marked as coherent with other workgroups; an atomic that replaces memory and returns nothing.
+enum rpl_access_trait { RPL_COHERENT = 1, RPL_ONLY_WRITES = 2 };
+
 // One access to a dword. `wave` counts from 1 over the whole launch; 0 means no access.
 struct rpl_touch {
   uint32_t wave, time;         // time: barriers and fences of the whole launch before it
@@ -41,7 +44,7 @@ enum { RPL_MEETING_BYTES = 48 };
 
 struct rpl_checks {
   uint64_t enabled;            // bit per rpl_check_kind
-  const uint8_t *coherent;     // [instruction]
+  const uint8_t *traits;       // [instruction]: enum rpl_access_trait
   uint8_t *reported;           // [instruction]: bit per kind
   struct rpl_cell **cells;     // [allocation]: [dword], or NULL without checks of races
   uint8_t **initialised;       // [allocation]: [dword], a bit per byte; NULL if all bytes are
