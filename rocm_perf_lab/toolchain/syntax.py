@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _LAB = Path(__file__).parent
 _TIMEOUT_S = 60
 _MAX_BYTES = 1 << 28
+_UNINDENTED = 'exec 3>&1; code=$({ { "$@" 3>&- 4>&-; echo $? >&4; } | LC_ALL=C sed "s/^ *//" >&3; } 4>&1); exit "$code"'
+"""Shell command that runs its arguments and removes the indentation of their output, which for deep trees is most of it."""
 _HEADER = r"""#\s*include\s*(<[^>\n]*>|"[^"\n]*")"""
 _PREAMBLE_LINE = re.compile(
     rf"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|{_HEADER}[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)".encode()
@@ -127,7 +129,8 @@ def read_syntax(
         SyntaxTreeError: The source does not compile, or the compiler exceeds its time limit.
     """
     cache_dir = cache_dir or default_cache_dir()
-    runner = _Runner(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
+    readable = (request.source.parent, *request.include_dirs, cache_dir, _LAB, Path(compiler.command[0]).parent)
+    runner = _Runner(cache_dir, readable, sandbox)
     runner.directory.mkdir(parents=True, exist_ok=True)
     flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *language_flags(request), *request_flags(request))
     base = (*compiler.command, "-x", "hip", "--cuda-device-only", *flags)
@@ -152,7 +155,8 @@ def _read(
         for attempt in (1, 2):
             dump = _cc1("-include-pch", str(header), "-ast-dump=json")
             with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as private:
-                code, output, said = runner.run((*base, "-fsyntax-only", *dump, str(request.source)), Path(private))
+                command = (*base, "-fsyntax-only", *dump, str(request.source))
+                code, output, said = runner.run(("/bin/sh", "-c", _UNINDENTED, "sh", *command), Path(private))
             if code == 0 or (with_errors and output.rstrip().endswith("}")):
                 return _tree(output)
             if attempt == 1:  # clang rejects a precompiled header whose headers have changed: compile it again
@@ -206,7 +210,56 @@ def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler
 
 
 def _tree(dump: str) -> SyntaxNode:
-    return _Reader().node(json.loads(dump))
+    try:
+        raw = json.loads(dump)
+    except RecursionError:  # an expression of hundreds of terms is a tree of that depth
+        raw = _parsed_by_line(dump)
+    return _Reader().tree(raw)
+
+
+class _OpenNode:
+    """Node of the dump whose end has not been read: the lines of its own entries, and its children so far."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.children: list[Mapping[str, Any]] = []
+        self.nesting = 0
+        self.in_children = False
+
+    def closed(self) -> Mapping[str, Any]:
+        """Return the node with its children."""
+        own: dict[str, Any] = json.loads("{" + "".join(self.lines).rstrip(",") + "}")
+        return {**own, "inner": self.children}
+
+    def add(self, line: str) -> None:
+        """Add a line of the node's own entries, or begin its children."""
+        if line == '"inner": [' and not self.nesting:
+            self.in_children = True
+            return
+        self.nesting += line.endswith(("{", "[")) - line.startswith(("}", "]"))
+        self.lines.append(line)
+
+
+def _parsed_by_line(dump: str) -> Mapping[str, Any]:
+    """Return the root of a dump of any depth. Clang prints an entry or bracket per line, and strings contain no line breaks."""
+    top = _OpenNode()
+    top.in_children = True
+    stack = [top]
+    for line in dump.split("\n"):  # not splitlines(): strings may contain other separators
+        node = stack[-1]
+        if node.in_children and line.startswith("{}"):
+            node.children.append({})
+        elif node.in_children and line == "{":
+            stack.append(_OpenNode())
+        elif node.in_children and line.startswith("]"):
+            node.in_children = False
+            node.lines.append(",")
+        elif not node.nesting and line.startswith("}"):
+            stack.pop()
+            stack[-1].children.append(node.closed())
+        else:
+            node.add(line)
+    return top.children[0]
 
 
 class _Reader:
@@ -223,8 +276,27 @@ class _Reader:
             found = (self._file, self._line)
         return found
 
-    def node(self, raw: Mapping[str, Any]) -> SyntaxNode:
-        """Return a node with its descendants."""
+    def tree(self, raw: Mapping[str, Any]) -> SyntaxNode:
+        """Return a node with its descendants, without recursion: expressions may be of any depth."""
+        stack = [self._begun(raw)]
+        while True:
+            node, rest, children = stack[-1]
+            child = next(rest, None)
+            if child is not None:
+                stack.append(self._begun(child))
+                continue
+            stack.pop()
+            finished = replace(node, children=tuple(children))
+            if not stack:
+                return finished
+            stack[-1][2].append(finished)
+
+    def _begun(self, raw: Mapping[str, Any]) -> tuple[SyntaxNode, Iterator[Mapping[str, Any]], list[SyntaxNode]]:
+        """Return a node, its children that are still to read, and a list for those that are read."""
+        return self._node(raw), iter(raw.get("inner", ())), []
+
+    def _node(self, raw: Mapping[str, Any]) -> SyntaxNode:
+        """Return a node without its children."""
         location = self._location(raw.get("loc", {}))
         span = raw.get("range", {})
         begin = self._location(span.get("begin", {}))
@@ -245,5 +317,5 @@ class _Reader:
             storage=raw.get("storageClass", ""),
             constexpr=bool(raw.get("constexpr", False)),
             implicit=bool(raw.get("implicit", False)) or bool(raw.get("isImplicit", False)),
-            children=tuple(self.node(child) for child in raw.get("inner", [])),
+            children=(),
         )

@@ -113,3 +113,17 @@ def test_parsing_in_the_sandbox_has_a_time_limit(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_leading_includes_end_with_the_first_other_line(content: bytes, found: tuple[str, ...]) -> None:
     assert leading_includes(content) == found
+
+
+def test_an_expression_of_1000_terms_is_read_in_order(tmp_path: Path) -> None:
+    terms = " + ".join(f"x[{i}]" for i in range(1000))
+    text = '__device__ const char* text() { return "{\\"inner\\": [{"; }\n'
+    text += f"__global__ void k(int* x) {{ x[0] = {terms}; }}\n"
+    request = CompileRequest(write_source(f"#include <hip/hip_runtime.h>\n{text}", tmp_path))
+
+    root = read_syntax(request, compiler=the_compiler(), sandbox=Sandbox())
+
+    nodes = list(root.walk())
+    assert [n.value for n in nodes if n.kind == "IntegerLiteral"] == ["0", *map(str, range(1000))]
+    assert sum(n.kind == "BinaryOperator" and n.opcode == "+" for n in nodes) == 999
+    assert [n.value for n in nodes if n.kind == "StringLiteral"] == ['"{\\"inner\\": [{"']
