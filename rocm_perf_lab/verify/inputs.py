@@ -14,6 +14,7 @@ import numpy as np
 from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, IntegersInit, NormalInit, UniformInit
 from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.verify.regions import regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Inputs = Literal[
     "random", "described", "constant", "ascending", "descending", "huge", "tiny", "spike", "exact", "signs", "large", "zeros",
     "special", "ties", "denormal", "extremes", "nan", "infinities", "sparse", "signed zeros", "cancelling", "powers", "close",
-    "content", "planted", "halves",
+    "regions", "content", "planted", "halves",
 ]  # fmt: skip
 
 INPUT_NAMES: dict[Inputs, str] = {
@@ -53,6 +54,7 @@ INPUT_NAMES: dict[Inputs, str] = {
     "cancelling": "elements that cancel each other",
     "powers": "rows of one power of two",
     "close": "large integers next to each other",
+    "regions": "rows, columns, tiles and planes of one special value",
     "content": "outputs with initial content",
     "planted": "inputs with chosen values",
     "halves": "halves between integers, with one largest value per row",
@@ -61,7 +63,7 @@ HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denorma
 """Rounding errors may exceed a tolerance that was chosen for the described inputs."""
 WITHOUT_REFERENCE: frozenset[Inputs] = frozenset({"special", "content", "planted"})
 """The outputs of the unmodified kernel are expected if the reference does not define these inputs."""
-PARTIAL: frozenset[Inputs] = frozenset({"extremes", "nan", "infinities", "sparse", "signed zeros"})
+PARTIAL: frozenset[Inputs] = frozenset({"extremes", "nan", "infinities", "sparse", "signed zeros", "regions"})
 """Only elements for which the unmodified kernel equals its reference are compared; others may overflow."""
 NOT_FINITE: frozenset[Inputs] = PARTIAL - {"extremes"}
 """Inputs of `PARTIAL` for which expected NaN and infinity are compared, too."""
@@ -74,7 +76,7 @@ FACTORS: dict[Inputs, tuple[float, ...]] = {
 }
 """Factors of the described inputs; the first that the unmodified kernel supports is used."""
 _FOR_INTEGERS: frozenset[Inputs] = frozenset(
-    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers", "close"}
+    {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers", "close", "regions"}
 )
 _ONLY_INTEGERS: frozenset[Inputs] = frozenset({"powers", "close"})
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -105,6 +107,9 @@ _SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
 _SCALES_OF_HALVES = (1.0, 2.0, 4.0)
+_LARGE_IN_REGIONS = 1e12
+"""Products of three, and sums of many products, are finite in f32: no order of a sum overflows."""
+_LARGE_HALF_IN_REGIONS = 100.0
 _MAGNITUDES = (1e3, 1e5, 1e10, 1e20, 1e29, 1e31, 2e38)
 """Initial values of a maximum or minimum, in the place of infinity, are often next to these."""
 
@@ -150,7 +155,13 @@ def is_accumulated(argument: Argument) -> bool:
 
 
 def changed_values(
-    data: NDArray[Any], argument: BufferArgument, kind: InputKind, rng: np.random.Generator, params: Mapping[str, Any]
+    data: NDArray[Any],
+    argument: BufferArgument,
+    kind: InputKind,
+    rng: np.random.Generator,
+    params: Mapping[str, Any],
+    *,
+    is_minor: bool = False,
 ) -> NDArray[Any]:
     """Return the content of an input in a trial.
 
@@ -160,6 +171,8 @@ def changed_values(
         kind: Distribution.
         rng: Generator for places and values.
         params: Params of the trial, for the range of integers.
+        is_minor: Another input is much larger. Regions of such an input, often weights, are finite: the product of an infinite
+            weight and of padding is NaN, which a rewrite may leave out.
 
     Returns:
         Content with the same type and shape.
@@ -177,7 +190,7 @@ def changed_values(
     if data.dtype != DTYPES[argument.dtype] or not _is_float(data):
         return data
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return planted(data, kind.values, -np.inf, np.inf) if kind.inputs == "planted" else _floats(data, kind, rng)
+        return planted(data, kind.values, -np.inf, np.inf) if kind.inputs == "planted" else _floats(data, kind, rng, is_minor)
 
 
 def planted(data: NDArray[Any], values: tuple[float | None, ...], low: float, high: float) -> NDArray[Any]:
@@ -225,19 +238,23 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
             largest = int(high).bit_length() - 1
             start = int(rng.integers(0, _POWERS))
             return _by_rows(data, lambda number, row: np.full_like(row, 1 << max(largest - (start + number) % _POWERS, 0)))
+        case "regions":
+            return regions(data, rng, [low, high, *([0] if low <= 0 <= high else [])])
         case _:
             return data
 
 
-def _floats(data: NDArray[Any], kind: InputKind, rng: np.random.Generator) -> NDArray[Any]:
+def _floats(data: NDArray[Any], kind: InputKind, rng: np.random.Generator, is_minor: bool) -> NDArray[Any]:
     if kind.inputs in ("ascending", "descending") and data.dtype.kind == "f":
         return _ordered(data, rng, kind.inputs)  # several times as fast as in double precision
     values = data.astype(np.float64)
-    result = _float_values(values, kind, rng, data)
+    result = _float_values(values, kind, rng, data, is_minor)
     return np.ascontiguousarray(result.reshape(data.shape).astype(data.dtype))
 
 
-def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.Generator, data: NDArray[Any]) -> NDArray[Any]:
+def _float_values(
+    values: NDArray[np.float64], kind: InputKind, rng: np.random.Generator, data: NDArray[Any], is_minor: bool
+) -> NDArray[Any]:
     is_positive = bool(values.min() >= 0)
     match kind.inputs:
         case "constant":
@@ -266,6 +283,10 @@ def _float_values(values: NDArray[np.float64], kind: InputKind, rng: np.random.G
             return changed
         case "nan" | "infinities" | "sparse" | "signed zeros":
             return _not_finite(values, kind.inputs, rng)
+        case "regions":
+            large = _LARGE_IN_REGIONS if data.dtype.itemsize > 2 or data.dtype.name == "bfloat16" else _LARGE_HALF_IN_REGIONS
+            finite = [0.0, -0.0, -large, large, _smallest(data)]
+            return regions(values, rng, finite if is_minor else [-np.inf, np.inf, np.nan, *finite])
         case "cancelling":
             return _cancelling(values, rng)
         case "ties":

@@ -56,7 +56,8 @@ _WITH_SCALARS = ("special", "denormal")
 _SHARE = 16
 """One shape next to a number in a rewrite may use this fraction of the instructions of all trials."""
 _SMALL_SHARE = 64
-"""The same for other shapes, except large ones."""
+"""The same for other shapes, except large ones and those around tiles."""
+_SHARE_OF_TILES = 256
 _FEW_ELEMENTS = 256
 """Smallest shape for repeated dispatches and special values; smaller shapes consist mostly of edge cases."""
 _REPEATED = 3
@@ -149,9 +150,13 @@ class TrialPlan:
         if not new:
             return
         tried = {tuple(sorted(b.trial.params.items())) for b in self.recorder.recorded}
-        for shape in self._shape_plan(_SHARE).limits(new, known, powers=False):
+        plan = self._shape_plan(_SHARE)
+        for shape in (*self._around(plan, new), *plan.limits(new, known, powers=False)):
             if tuple(sorted(shape.params.items())) not in tried:
                 yield self._trial(shape)
+
+    def _around(self, plan: ShapePlan, tiles: set[int]) -> Iterator[Shape]:
+        return plan.tiled(plan.tiles(self._most(_SHARE_OF_TILES)).around(tiles))
 
     @property
     def sizes(self) -> Sizes:
@@ -378,6 +383,9 @@ class TrialPlan:
         self._record_long_rows(plan)
         self._spend(plan.edges(), kinds, self._most(_SHARE))
         self._spend(plan.residues(count), kinds, self._most(_SHARE))
+        if self.most_trials is None:
+            tiled = plan.tiled(plan.tiles(self._most(_SHARE_OF_TILES)).all())
+            self._spend((*tiled, *self._around(plan, tiles_of(self._description))), cycle([_RANDOM]), self._most(_SHARE))
         rest = [*plan.limits(self._constants()), *plan.long(count)]
         order = np.random.default_rng([self.seed, 9]).permutation(len(rest))
         spent = sum(b.instructions for b in self.recorder.recorded)
@@ -418,6 +426,7 @@ _SUBJECTS = {
     "residues": "small shapes",
     "long": "shapes with a long size",
     "limits": "sizes next to limits",
+    "tiles": "several sizes next to multiples of tiles",
     "large": "larger shapes",
     "one": "sizes of 1",
     "zero": "sizes of 0",

@@ -15,6 +15,7 @@ import numpy as np
 
 from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
 from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument, StructArgument
+from rocm_perf_lab.verify.tile_shapes import TileShapes, tiled_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
 
 Params = dict[str, int | float | str]
-ShapeKind = Literal["described", "declared", "residues", "long", "limits", "large", "one", "zero", "searched"]
+ShapeKind = Literal["described", "declared", "residues", "long", "limits", "tiles", "large", "one", "zero", "searched"]
 RESIDUES = 64
 _MOST_ELEMENTS = 1 << 18
 _LARGE_ELEMENTS = 1 << 23
@@ -224,6 +225,21 @@ class ShapePlan:
             for values in shapes:
                 if self._fits(values):
                     yield self._shape(values, "limits")
+
+    def tiles(self, most: float) -> TileShapes:
+        """Return shapes around multiples of tiles, of which each may use `most` wave instructions."""
+        rules = self._sizes.rules
+
+        def params(values: Mapping[str, int]) -> Params:
+            return self._sizes.params(self._given, values)
+
+        sizes = tiled_sizes(self._description, rules, lambda values: grid_axes(self._description, params(values)) or ())
+        return TileShapes(sizes, rules, self._seed, lambda v: self._fits(v) and self._cost.of(params(v)) <= most)
+
+    def tiled(self, values: Iterable[Mapping[str, int]]) -> Iterator[Shape]:
+        """Return one shape for each of different values of the sizes."""
+        for chosen in dict.fromkeys(tuple(sorted(v.items())) for v in values):
+            yield self._shape(dict(chosen), "tiles")
 
     def large(self) -> Iterator[Shape]:
         """Draw one shape in which all sizes are larger than described, and one per size that alone is much larger."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _LARGE_SCALAR = 1024.0
 _TINY_SCALAR = 2.0**-24
 _DENORMAL = {"f16": 2.0**-20, "bf16": 1e-39, "f32": 1e-39, "f64": 1e-310}
+_MUCH_LARGER = 2
 _INTEGER_SCALARS = (0, 1, -1, 2, 1000)
 _SHAPE_NAMES: dict[ShapeKind, str] = {
     "described": "described shape",
@@ -50,6 +51,7 @@ _SHAPE_NAMES: dict[ShapeKind, str] = {
     "residues": "shapes with all residues",
     "long": "shapes with a long size",
     "limits": "sizes next to limits",
+    "tiles": "several sizes next to multiples of tiles",
     "large": "larger shapes",
     "one": "sizes of 1",
     "zero": "sizes of 0",
@@ -287,8 +289,9 @@ def trial_launches(description: KernelDescription, trial: Trial, build: BuildRes
         launch = build_launch(shaped, build.code_object, symbol, build.contract, allow_empty=True)
         rng = np.random.default_rng([trial.rounds[number] & 0xFFFFFFFF, 1])
         kinds = {a.name: a for a in description.arguments if isinstance(a, BufferArgument)}
+        largest = max((a.data.size for a in launch.arguments if isinstance(a, BufferValue) and a.is_set), default=0)
         arguments = tuple(
-            replace(a, data=_content(a, kinds.get(a.name), trial, rng, poison, index), written=True)
+            replace(a, data=_content(a, kinds.get(a.name), trial, rng, poison, index, largest), written=True)
             if isinstance(a, BufferValue)
             else a
             for index, a in enumerate(launch.arguments)
@@ -312,7 +315,13 @@ def in_place_pairs(description: KernelDescription, trial: Trial) -> dict[str, st
 
 
 def _content(
-    buffer: BufferValue, argument: BufferArgument | None, trial: Trial, rng: np.random.Generator, poison: int, index: int
+    buffer: BufferValue,
+    argument: BufferArgument | None,
+    trial: Trial,
+    rng: np.random.Generator,
+    poison: int,
+    index: int,
+    largest: int,
 ) -> NDArray[Any]:
     data = buffer.data
     if not buffer.is_set:
@@ -320,7 +329,7 @@ def _content(
         return noise.view(data.dtype).reshape(data.shape)
     if argument is None:
         return data
-    return changed_values(data, argument, trial.kind, rng, trial.params)
+    return changed_values(data, argument, trial.kind, rng, trial.params, is_minor=data.size * _MUCH_LARGER < largest)
 
 
 def _changes(params: Mapping[str, Any], given: Mapping[str, Any]) -> str:
