@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.guards import GuardResult
+from rocm_perf_lab.optimize.guards_syntax import own_declarations
+from rocm_perf_lab.optimize.private_volatiles import has_only_private_volatiles
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 
@@ -57,7 +59,7 @@ class SameCodeObject:
         new = _instructions(candidate) - _instructions(baseline)
         if new:
             return GuardResult("code object", False, f"executes {', '.join(sorted(new))}, which the unmodified kernel does not")
-        if _stores_coherently(candidate) and not _stores_coherently(baseline):
+        if _may_lose_updates(candidate) and not _coherent_stores(baseline):
             why = "has volatile or atomic stores, which the unmodified kernel does not: updates by other workgroups may be lost"
             return GuardResult("code object", False, f"{why}; use atomics such as atomicAdd in memory, __syncthreads in LDS")
         return GuardResult("code object", True, "no new capability")
@@ -110,16 +112,27 @@ def _writable(code_object: CodeObject) -> set[str]:
     return names | {f"{section.name} ({section.size} bytes)" for section in sections if section.name in (".data", ".bss")}
 
 
-def _stores_coherently(candidate: CandidateSource) -> bool:
-    """Return whether workgroups may overwrite each other's results, which running them one by one does not reveal."""
+def _may_lose_updates(candidate: CandidateSource) -> bool:
+    """Return whether workgroups may overwrite each other's results, which running them one by one does not reveal.
+
+    Volatile local variables are stored with flat instructions, because compilers do not infer the address space of volatile
+    accesses.
+    """
+    families = _coherent_stores(candidate)
+    if families == {"flat_store"}:
+        return not has_only_private_volatiles(own_declarations(candidate.inspected))
+    return bool(families)
+
+
+def _coherent_stores(candidate: CandidateSource) -> set[str]:
+    """Return the kinds of store instructions that are marked as coherent with other workgroups."""
     lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
-    return any(
-        int.from_bytes(line.encoding, "little") >> bit & 1
+    return {
+        family
         for line in lines
         for family, bits in _COHERENT_STORES.items()
-        if line.mnemonic.startswith(family)
-        for bit in bits
-    )
+        if line.mnemonic.startswith(family) and any(int.from_bytes(line.encoding, "little") >> bit & 1 for bit in bits)
+    }
 
 
 def _instructions(candidate: CandidateSource) -> set[str]:
