@@ -1,6 +1,6 @@
 """Shapes in which several sizes lie at multiples of tiles at the same time: `tile_shapes(...)`.
 
-A workgroup away from the border often takes a path without comparisons. A wrong limit of this path shows only if one size is a
+A workgroup away from the border often runs without comparisons. A wrong limit of such code shows only if one size is a
 multiple of the tile, or differs from one by the width of a halo, while every other size has inner tiles.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from rocm_perf_lab.languages.arguments import BufferArgument, NormalInit, Scalar
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.regions import regions
 from rocm_perf_lab.verify.shapes import Cost, ShapePlan, declared_sizes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 IMAGE = KernelDescription(
     name="image",
@@ -66,8 +70,9 @@ def test_whole_windows_have_one_special_value_and_others_none() -> None:
 
     found = [regions(values, np.random.default_rng(seed), [-np.inf, 0.0]) for seed in range(32)]
 
-    def windows(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return np.lib.stride_tricks.sliding_window_view(array, (3, 3), axis=(1, 2)).max(axis=(3, 4))
+    def windows(array: NDArray[np.float64]) -> NDArray[np.float64]:
+        largest: NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(array, (3, 3), axis=(1, 2)).max(axis=(3, 4))
+        return largest
 
     assert sum(bool((windows(array) == -np.inf).any()) for array in found) > 8
     assert sum(bool((windows(array) == 1).any()) for array in found) > 8
