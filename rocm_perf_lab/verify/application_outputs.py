@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.device.process_group import captured_in_group
+from rocm_perf_lab.device.process_group import captured_in_group, how_it_ended
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationResult
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def _run(command: Sequence[str], timeout_s: float, what: str) -> bytes:
     if ended.returncode != 0:
         lines = ended.stderr.decode(errors="replace").strip().splitlines()
         message = f": {lines[-1][:_SHOWN_STDERR]}" if lines else ""
-        raise ApplicationError(f"{what} failed with exit code {ended.returncode}{message}", where=where)
+        code = ended.returncode
+        how = how_it_ended(code) if code < 0 else f"failed with exit code {code}"
+        raise ApplicationError(f"{what} {how}{message}", where=where)
     return ended.stdout
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocm_perf_lab.jobs.optimize.application_source import ApplicationBuilder, ApplicationSource
 from rocm_perf_lab.jobs.verify.application_kernels import changed_kernels, kernels_of, without_effect
+from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+from rocm_perf_lab.verify.application_outputs import ApplicationError
 from tests.builders.command import Answer, rocm_perf
-from tests.builders.verify_place import BODY, BUILD, SCALE, VerifyPlace
+from tests.builders.verify_place import BODIES, BODY, BUILD, SCALE, VerifyPlace
 
 
 @pytest.fixture
@@ -82,6 +87,49 @@ def test_outputs_that_do_not_depend_on_the_kernel_are_bad_input(place: VerifyPla
     assert "do not depend on the kernel: they stay the same if it returns at once" in " ".join(quiet.err.split())
     assert both.code == 0, both.err
     assert lines(both)[0]["warnings"] == ["the outputs of ./app 128 --quiet do not depend on the kernel"]
+
+
+@pytest.mark.slow
+def test_a_candidate_for_an_unused_kernel_is_refused_and_the_next_one_is_checked(place: VerifyPlace) -> None:
+    unused = 'extern "C" __global__ void unused(float* y) { y[threadIdx.x] = 1.0f; }\n'
+    Path("app.hip").write_text(SCALE + unused)
+    Path("other.hip").write_text(SCALE + unused.replace("1.0f", "2.0f"))
+    Path("right.hip").write_text(SCALE.replace(BODY, BODIES["right"]) + unused)
+
+    answer = verify("--candidate", "other.hip", "--candidate", "right.hip", "--json")
+
+    assert answer.code == 1, answer.err
+    refused, right = lines(answer)
+    assert (refused["verdict"], refused["stage"]) == ("refused", "coverage")
+    assert refused["reason"] == "the outputs of the application do not depend on unused"
+    assert right["verdict"] == "correct"
+
+
+def test_build_output_about_a_candidate_shows_only_the_candidate(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc.py"
+    compiler.write_text(
+        "import sys\n"
+        "sys.stderr.write(f'{sys.argv[1]}:3:1: error: oops\\n/home/someone/key.h:1:1: error: unknown type name SECRET\\n')\n"
+        "sys.exit(1)\n"
+    )
+    source = tmp_path / "app.hip"
+    source.write_text(SCALE)
+    build = f"{shlex.quote(sys.executable)} {shlex.quote(str(compiler))} {{source}} {{binary}}"
+    builder = ApplicationBuilder(ApplicationSource(source, build, ("./app",)), tmp_path / "run", 60.0)
+    own = Proposal.of(SCALE, transform="none", description="", parent=None)
+    version = Proposal.of(SCALE + "// new\n", transform="candidate", description="", parent=own)
+
+    said = {}
+    for proposal in (own, version):
+        builder.place(proposal)
+        with pytest.raises(ApplicationError) as raised:
+            builder.build(proposal)
+        said[proposal.id] = raised.value.what
+
+    assert "SECRET" in said[own.id]  # the user's own source
+    assert "app.hip:3:1: error: oops" in said[version.id]
+    assert "SECRET" not in said[version.id]
+    assert str(tmp_path) not in said[version.id]
 
 
 @pytest.mark.parametrize(

@@ -183,3 +183,10 @@ def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> Non
     assert time.monotonic() - started < 1.9
     time.sleep(2.2)
     assert not marker.exists()
+
+
+def test_a_crash_is_reported_with_its_signal(tmp_path: Path) -> None:
+    verifier = ApplicationVerifier((), None, 60.0)
+
+    with pytest.raises(ApplicationError, match=r"the application was ended by signal 11, SIGSEGV"):
+        verifier.run(["sh", "-c", "kill -SEGV $$"], tmp_path / "app")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.process_group import captured_in_group
+from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.verify.application_outputs import ApplicationError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _KERNEL = re.compile(rb"\b__global__\b")
 _DEVICE_FLAGS = re.compile(r"-(?:D|U|I|std=|isystem|include|f|m(?!arch)|O).*")
 _FLAGS_WITH_ARGUMENT = frozenset({"-D", "-U", "-I", "-isystem", "-include"})
 _HIDDEN_DIRECTORIES = (".git",)
+_SHOWN_OUTPUT = 500
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class ApplicationBuilder:
     def build(self, proposal: Proposal) -> None:
         """Run the user's build command.
 
+        Output about a rewrite is redacted, because it is stored and may be sent to a model.
+
         Raises:
             ApplicationError: The command cannot be started, fails, hangs or writes no executable.
         """
@@ -119,8 +123,10 @@ class ApplicationBuilder:
         except subprocess.TimeoutExpired as error:
             raise ApplicationError(f"the build took more than {self.timeout_s:g} s", where=shlex.join(command)) from error
         if ended.returncode != 0 or not os.access(binary, os.X_OK):
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
-            message = said[-500:] or "it wrote no executable file"
+            said = (ended.stderr or ended.stdout).decode(errors="replace")
+            if proposal.parent_id is not None:  # a rewrite; the user's own source needs no redaction
+                said = redacted(said, source)
+            message = said.strip()[-_SHOWN_OUTPUT:] or "it wrote no executable file"
             raise ApplicationError(f"the build command failed: {message}", where=shlex.join(command), hint="check --build")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.verify.document import JudgeVerdict
     from rocm_perf_lab.toolchain.sandbox import Sandbox
 
-_VERDICTS: dict[str, JudgeVerdict] = {"compile": "refused", "guard": "refused", "build": "refused"}
+_VERDICTS: dict[str, JudgeVerdict] = dict.fromkeys(("compile", "guard", "build", "coverage"), "refused")
 _NOT_CHECKED = (
     "other arguments and inputs than the listed command lines",
     "races, accesses out of bounds and uninitialised memory, unless they change an output: describe the kernel in a kernel.yaml "

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.guards import Guard, GuardResult
     from rocm_perf_lab.toolchain.build import BuildResult
 
+_INDEPENDENT = "the outputs of the application do not depend"
+
 
 @dataclass(frozen=True)
 class ApplicationDecision:
@@ -55,7 +57,7 @@ class ApplicationJudge:
     guards: Sequence[Guard]
     _kernels: tuple[SourceKernel, ...] = ()
     _build: BuildResult | None = None
-    _insensitive: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    _insensitive: dict[tuple[str, ...], tuple[str, ...] | None] = field(default_factory=dict)
 
     def record(self, pattern: str | None) -> None:
         """Build, compile and run the unmodified application.
@@ -77,7 +79,7 @@ class ApplicationJudge:
         """Return the first stage that rejects a candidate.
 
         Raises:
-            LabError: The outputs of the application do not depend on the kernels that the candidate changes.
+            LabError: The outputs of the application depend on no kernel that candidates may change.
         """
         version = Proposal.of(text, transform="candidate", description="", parent=self.baseline)
         kernels = changed_kernels(self._kernels, text.encode())
@@ -96,7 +98,10 @@ class ApplicationJudge:
         results = [guard.check(*pair) for pair in pairs for guard in self.guards]
         if rejections_of(results) is not None:
             return _refused(results, names, file_name)
-        warnings = (*dict.fromkeys(warnings_of(results)), *self._require_sensitive(kernels))
+        insensitive = self._insensitive_warnings(kernels)
+        if insensitive is None:
+            return ApplicationDecision("coverage", f"{_INDEPENDENT} on {', '.join(dict.fromkeys(names))}", kernels=names)
+        warnings = (*dict.fromkeys(warnings_of(results)), *insensitive)
         try:
             self.trials.builder.build(version)
         except ApplicationError as error:
@@ -131,18 +136,24 @@ class ApplicationJudge:
         unit = parse_source(version.text.encode(), kernel.symbol)
         return CandidateSource(unit, built.kernel, built.occupancy_waves, built.inspection)
 
-    def _require_sensitive(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...]:
-        """Check that outputs change if the kernels return at once; return warnings.
+    def _insensitive_warnings(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...] | None:
+        """Return warnings about command lines whose outputs stay the same if the kernels return at once; None if all stay.
 
         Raises:
-            LabError: All outputs stay the same.
+            LabError: No output depends on any kernel that candidates may change.
         """
         key = tuple(kernel.symbol for kernel in kernels)
         if key not in self._insensitive:
-            self._insensitive[key] = self._insensitive_commands(kernels)
+            self._insensitive[key] = self._compared_without(kernels)
+        if self._insensitive[key] is None and (kernels == self._kernels or self._insensitive_warnings(self._kernels) is None):
+            raise LabError(
+                f"{_INDEPENDENT} on the kernel: they stay the same if it returns at once",
+                where=", ".join(kernel.name for kernel in kernels),
+                hint='add --compare-file FILE, --verify "COMMAND", or --args with arguments that use the kernel',
+            )
         return self._insensitive[key]
 
-    def _insensitive_commands(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...]:
+    def _compared_without(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...] | None:
         text = without_effect(kernels, self.baseline.text.encode())
         empty = Proposal.of(text, transform="empty kernel", description="", parent=self.baseline)
         builder = self.trials.builder
@@ -155,11 +166,7 @@ class ApplicationJudge:
             )
         same = [n for n in range(len(self.trials.commands)) if self.trials.defect_with(empty, n, runs=1) is None]
         if len(same) == len(self.trials.commands):
-            raise LabError(
-                "the outputs of the application do not depend on the kernel: they stay the same if it returns at once",
-                where=", ".join(kernel.name for kernel in kernels),
-                hint='add --compare-file FILE, --verify "COMMAND", or --args with arguments that use the kernel',
-            )
+            return None
         return tuple(f"the outputs of {' '.join(self.trials.commands[n])} do not depend on the kernel" for n in same)
 
 
