@@ -11,7 +11,7 @@ from rocm_perf_lab.verify.alignment import AddressResult, AlignmentTrials
 from rocm_perf_lab.verify.assumptions import AssumptionTrials
 from rocm_perf_lab.verify.execution import TrialExecutor
 from rocm_perf_lab.verify.large_trials import LargeTrials
-from rocm_perf_lab.verify.shapes import size_names
+from rocm_perf_lab.verify.sizes import size_names
 from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
 if TYPE_CHECKING:

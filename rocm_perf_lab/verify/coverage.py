@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.code_object import CodeObject
     from rocm_perf_lab.verify.branches import UncoveredBranch
-    from rocm_perf_lab.verify.shapes import Sizes
+    from rocm_perf_lab.verify.sizes import Sizes
     from rocm_perf_lab.verify.trials import Trial
 
 _MOST_ELEMENTS = 12 << 20

@@ -12,13 +12,13 @@ from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
 from rocm_perf_lab.device.launch import launch_geometry
 from rocm_perf_lab.languages.arguments import BufferArgument, FileInit
 from rocm_perf_lab.languages.data_types import DTYPES
-from rocm_perf_lab.verify.shapes import compiled_names, declared_sizes, size_names
+from rocm_perf_lab.verify.sizes import compiled_names, declared_sizes, size_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.verify.shapes import Sizes
+    from rocm_perf_lab.verify.sizes import Sizes
 
     Params = Mapping[str, int | float | str]
 

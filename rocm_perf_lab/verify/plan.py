@@ -17,18 +17,8 @@ from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExce
 from rocm_perf_lab.verify.baseline import Refusals
 from rocm_perf_lab.verify.branch_constants import floats_of, rounds_to_nearest
 from rocm_perf_lab.verify.inputs import REVEALING, InputKind, is_accumulated, next_to, possible_inputs
-from rocm_perf_lab.verify.shapes import (
-    Cost,
-    Shape,
-    ShapePlan,
-    SizeRule,
-    Sizes,
-    constants_of,
-    declared_sizes,
-    elements,
-    tiles_of,
-    workgroups,
-)
+from rocm_perf_lab.verify.shapes import Cost, Shape, ShapePlan, elements, workgroups
+from rocm_perf_lab.verify.sizes import SizeRule, Sizes, constants_of, declared_sizes, tiles_of
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
 from rocm_perf_lab.verify.trials import in_place_pairs, next_scalars, scalar_choices, scalar_values, trial_of
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.verify.shapes import SizeRule
+    from rocm_perf_lab.verify.sizes import SizeRule
 
 Tile = Literal["own", "double", "largest"]
 _LARGEST_ALONE = 1024

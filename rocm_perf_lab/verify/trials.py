@@ -26,7 +26,7 @@ from rocm_perf_lab.languages.arguments import (
 )
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.verify.inputs import FLOATS, INPUT_NAMES, InputKind, changed_values
-from rocm_perf_lab.verify.shapes import compiled_names, size_names
+from rocm_perf_lab.verify.sizes import compiled_names, size_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,16 +11,8 @@ from rocm_perf_lab.languages.arguments import BufferArgument, IntegersInit, Norm
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.inputs import INPUT_NAMES, InputKind, changed_values, possible_inputs
 from rocm_perf_lab.verify.policy import TrialPolicy, seeded
-from rocm_perf_lab.verify.shapes import (
-    Cost,
-    ShapePlan,
-    SizeRule,
-    Sizes,
-    constants_of,
-    declared_sizes,
-    size_names,
-    tiles_of,
-)
+from rocm_perf_lab.verify.shapes import Cost, ShapePlan
+from rocm_perf_lab.verify.sizes import SizeRule, Sizes, constants_of, declared_sizes, size_names, tiles_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.verify.inputs import Inputs

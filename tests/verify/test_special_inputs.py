@@ -12,7 +12,8 @@ from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.branch_constants import rounds_to_nearest
 from rocm_perf_lab.verify.inputs import NOT_FINITE, InputKind, changed_values
 from rocm_perf_lab.verify.large_shapes import large_shapes
-from rocm_perf_lab.verify.shapes import Cost, ShapePlan, declared_sizes
+from rocm_perf_lab.verify.shapes import Cost, ShapePlan
+from rocm_perf_lab.verify.sizes import declared_sizes
 from rocm_perf_lab.verify.trials import next_scalars, scalar_choices
 
 if TYPE_CHECKING:

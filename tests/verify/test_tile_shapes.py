@@ -10,7 +10,8 @@ import numpy as np
 from rocm_perf_lab.languages.arguments import BufferArgument, NormalInit, ScalarArgument
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.regions import regions
-from rocm_perf_lab.verify.shapes import Cost, ShapePlan, declared_sizes
+from rocm_perf_lab.verify.shapes import Cost, ShapePlan
+from rocm_perf_lab.verify.sizes import declared_sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
