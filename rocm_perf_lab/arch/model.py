@@ -143,11 +143,34 @@ class InstructionDecoder(StrictModel):
         return found
 
 
+class OwnOpcode(StrictModel):
+    """Opcode that the decoder's tables lack, or have for another instruction."""
+
+    encoding: str
+    """Layout in the tables: `VOP3P`, `MUBUF`."""
+    opcode: int
+    mnemonic: str
+    """Upper case. One of the tables if the architecture has that instruction under another number."""
+    like: int
+    """Opcode of the tables with the same operands."""
+
+
 class EmulatorParameters(StrictModel):
     """Parameters of the emulator for an architecture that it executes."""
 
-    matrix_operand_bytes: int
-    """Largest dense operand of a matrix instruction, in bytes per lane."""
+    absent: str
+    """Regular expression of the mnemonics in the decoder's tables that the architecture lacks."""
+    own_opcodes: tuple[OwnOpcode, ...] = ()
+    lds_load_address_bits: int = 16
+    """Bits of M0 that address the LDS in loads to LDS."""
+    architected_scratch: bool = True
+    """Whether hardware adds the scratch of the wavefront to scratch addresses. Otherwise kernels get a buffer resource for it."""
+    marks_atomic_stores: bool = True
+    """Whether the encoding of atomic and volatile stores differs from that of other stores."""
+    flushes_half_products: bool = False
+    """Whether matrix and dot products of 16-bit floats flush denormal operands and results."""
+    negates_f64_products: bool = True
+    """Whether BLGP negates the operands of float64 matrix instructions."""
 
 
 class MatrixPasses(StrictModel):

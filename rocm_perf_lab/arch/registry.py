@@ -21,13 +21,12 @@ from rocm_perf_lab.core.resources import load_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rocm_perf_lab.arch.model import InstructionDecoder
-
 _SHIPPED = Path(__file__).parent
 _KNOWN = _SHIPPED / "known.yaml"
 _PATTERN = "gfx*.yaml"
 _NAME = re.compile(r"gfx(?P<major>\d+)(?P<minor>[0-9a-f])(?P<stepping>[0-9a-f])")
-_NOT_INHERITED = ("name", "elf_machine", "gfx_target_version", "generic_targets", "nearest_for", "emulator", "timing")
+_NOT_INHERITED = ("name", "elf_machine", "gfx_target_version", "generic_targets", "nearest_for", "emulator")
+_NOT_INHERITED_TIMING = "error"
 _COMPARE = "Compare with the files in rocm_perf_lab/arch."
 
 
@@ -147,24 +146,6 @@ def emulated_architectures() -> tuple[str, ...]:
     return tuple(one.name for one in architectures().values() if one.emulator is not None)
 
 
-def largest_matrix_operand_bytes() -> int:
-    """Return the largest dense operand of matrix instructions on the emulated architectures, in bytes per lane."""
-    return max((one.emulator.matrix_operand_bytes for one in architectures().values() if one.emulator is not None), default=0)
-
-
-def emulated_decoder() -> InstructionDecoder:
-    """Return the instruction decoder of the emulated architectures, which share their instruction tables.
-
-    Raises:
-        ArchitectureError: No emulated architecture has a decoder.
-    """
-    decoders = (one.decoder for one in architectures().values() if one.emulator is not None and one.decoder is not None)
-    found = next(decoders, None)
-    if found is None:
-        raise ArchitectureError("no emulated architecture has an instruction decoder", hint="Reinstall rocm-perf-lab.")
-    return found
-
-
 def architecture_name(gfx_target_version: int) -> str:
     """Return the name of the processor with this driver number: `gfx90a` of 90010."""
     major, minor, stepping = gfx_target_version // 10000, gfx_target_version // 100 % 100, gfx_target_version % 100
@@ -254,7 +235,10 @@ def _inherited(name: str, rows: Mapping[str, tuple[Path, dict[str, Any]]], below
         known = ", ".join(other for other in rows if other != name)
         raise ArchitectureError(f"cannot inherit from {parent!r}", where=f"{path}, key inherits", hint=f"known: {known}")
     base = _inherited(parent, rows, (name, *below))
-    return merged({key: value for key, value in base.items() if key not in _NOT_INHERITED}, values)
+    inherited = {key: value for key, value in base.items() if key not in _NOT_INHERITED}
+    if "timing" in inherited:  # error bands are those of one architecture
+        inherited["timing"] = {key: value for key, value in inherited["timing"].items() if key != _NOT_INHERITED_TIMING}
+    return merged(inherited, values)
 
 
 class _Group(StrictModel):

@@ -19,6 +19,8 @@ from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
+
 _GETPC, _SETPC = 0xBE80_1C00, 0xBE80_1D00
 _ADD, _ADD_CARRY = 0x8000_FF00, 0x8200_FF00
 _ADD_CARRY_INLINE = 0x8200_0000
@@ -28,7 +30,11 @@ _ADDRESS_MASK = (1 << 64) - 1
 
 
 def reachable_instructions(
-    code: bytes, code_address: int, entries: tuple[int, ...], follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]]
+    code: bytes,
+    code_address: int,
+    entries: tuple[int, ...],
+    isa: InstructionSet,
+    follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]],
 ) -> Mapping[int, Instruction]:
     """Return every instruction that is reachable from `entries`, by address.
 
@@ -36,23 +42,28 @@ def reachable_instructions(
         code: Content of the text section of the code object.
         code_address: Address of the section in the code object.
         entries: Addresses in the code object.
+        isa: Instruction set of the code.
         follow: Returns whether execution continues after an instruction, and the other addresses that it may jump to.
 
     Raises:
         IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
     """
-    digest = hashlib.sha256(f"{translator_fingerprint()} {code_address} {entries} ".encode() + code).hexdigest()
+    digest = hashlib.sha256(f"{translator_fingerprint()} {isa} {code_address} {entries} ".encode() + code).hexdigest()
     path = cache_dir() / "jit" / f"{digest}.instructions"
     stored = read_sealed(path)
     if stored is not None:
-        return _unpacked(stored)
-    decoded = _decode(code, code_address, entries, follow)
+        return _unpacked(stored, isa)
+    decoded = _decode(code, code_address, entries, isa, follow)
     write_sealed(path, _packed(decoded))
     return decoded
 
 
 def _decode(
-    code: bytes, code_address: int, entries: tuple[int, ...], follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]]
+    code: bytes,
+    code_address: int,
+    entries: tuple[int, ...],
+    isa: InstructionSet,
+    follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]],
 ) -> dict[int, Instruction]:
     decoded: dict[int, Instruction] = {}
     pending = list(entries)
@@ -61,7 +72,7 @@ def _decode(
         while address not in decoded:
             offset = address - code_address
             window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
-            instruction = decode_one(window, address)
+            instruction = decode_one(window, address, isa)
             target = _long_branch_target(code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
             if target is not None:
                 instruction = replace(instruction, fields={**instruction.fields, "target": target})
@@ -88,14 +99,15 @@ def _packed(decoded: Mapping[int, Instruction]) -> bytes:
     return packed
 
 
-def _unpacked(content: bytes) -> dict[int, Instruction]:
+def _unpacked(content: bytes, isa: InstructionSet) -> dict[int, Instruction]:
     import msgpack
 
     rows: list[list[Any]] = msgpack.unpackb(content)
-    return {row[0]: _instruction(*row) for row in rows}
+    return {row[0]: _instruction(isa, *row) for row in rows}
 
 
 def _instruction(
+    isa: InstructionSet,
     address: int,
     size: int,
     mnemonic: str,
@@ -116,6 +128,7 @@ def _instruction(
         raw=int.from_bytes(raw, "little"),
         fields=fields,
         operands={name: OperandType(*kind) for name, kind in operands.items()},
+        isa=isa,
         pseudocode=pseudocode,
     )
 

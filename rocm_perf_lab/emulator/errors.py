@@ -8,6 +8,7 @@ from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from rocm_perf_lab.core.printed import PrintedPiece
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
 
 
 _SHOWN_LINES = 10
@@ -31,12 +32,12 @@ class IllegalInstruction(EmulationError):
     """Bytes at a reachable address that do not encode an instruction."""
 
     @classmethod
-    def at(cls, address: int, encoding: bytes, reason: str) -> IllegalInstruction:
+    def at(cls, address: int, encoding: bytes, isa: InstructionSet, reason: str) -> IllegalInstruction:
         """Return the error for the bytes at an address of the code object."""
         return cls(
             f"illegal instruction: {reason}",
             where=f"address {address:#x}, encoding {encoding.hex(' ', 4)}",
-            hint="The emulator executes gfx942. Check that the code object is complete and compiled for gfx942.",
+            hint=f"Check that the code object is complete and compiled for {isa.architecture}.",
         )
 
 

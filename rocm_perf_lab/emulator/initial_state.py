@@ -1,7 +1,8 @@
 """Registers of a wavefront at its first instruction, as requested by the kernel descriptor.
 
-Source: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State, for gfx942
-(architected flat scratch: no scratch offset SGPR; work-item ids packed in VGPR0).
+Source: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State; work-item ids are
+packed in VGPR0. With architected flat scratch there is no SGPR for the scratch offset; otherwise it is zero, because the resource
+of scratch (:data:`_PRIVATE_RESOURCE`) means the wavefront's own.
 Only code objects of version 2 request the numbers of workgroups.
 """
 
@@ -24,6 +25,8 @@ MAX_USER_SGPRS = 16
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 _KERNEL_DISPATCH_HEADER = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
 _QUEUE = next(service.address for service in SERVICES if service.argument == "hidden_queue_ptr")
+_PRIVATE_RESOURCE = (0, 0x8000_FFFE, 0xFFFF_FFFF, 0x00E0_0000)
+"""Buffer resource of scratch: base 0xFFFE00000000 (RPL_PRIVATE_RESOURCE), lanes interleaved in units of four bytes."""
 _PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
 
 
@@ -31,8 +34,8 @@ _PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
 class InitialState:
     """Initial state common to all wavefronts of a launch; workgroup ids follow the user SGPRs as set in `system_sgprs`.
 
-    `system_sgprs` has bit 0 to 2 for workgroup id x, y, z and bit 3 for workgroup info. `work_item_id_dims` is 0 for x
-    only, 1 for x and y, 2 for all three. `mode` is the MODE register.
+    `system_sgprs` has bit 0 to 2 for workgroup id x, y, z, bit 3 for workgroup info and bit 4 for the scratch offset.
+    `work_item_id_dims` is 0 for x only, 1 for x and y, 2 for all three. `mode` is the MODE register.
     """
 
     user_sgprs: tuple[int, ...]
@@ -49,11 +52,12 @@ def initial_state(
     dispatch_packet_address: int,
     scratch_bytes: int,
     workgroups: Dim3 = (0, 0, 0),
+    architected_scratch: bool = True,
 ) -> InitialState:
     """Return the SGPRs in the order of the enable bits of the descriptor, and MODE from compute_pgm_rsrc1."""
     pairs = {1: dispatch_packet_address, 2: _QUEUE, 3: kernarg_address, 4: 0, 5: 0}  # dispatch id, flat scratch: zero
     properties = descriptor.kernel_code_properties
-    registers = [0, 0, 0, 0] if properties & 1 else []
+    registers = list(_PRIVATE_RESOURCE) if properties & 1 else []
     for bit, value in pairs.items():
         if properties >> bit & 1:
             registers += [value & 0xFFFF_FFFF, value >> 32]
@@ -70,7 +74,8 @@ def initial_state(
         )
     return InitialState(
         user_sgprs=tuple(registers),
-        system_sgprs=descriptor.compute_pgm_rsrc2 >> 7 & 0xF,
+        system_sgprs=descriptor.compute_pgm_rsrc2 >> 7 & 0xF
+        | (0 if architected_scratch else descriptor.compute_pgm_rsrc2 & 1) << 4,
         work_item_id_dims=min(descriptor.compute_pgm_rsrc2 >> 11 & 3, 2),
         mode=initial_mode(descriptor),
     )

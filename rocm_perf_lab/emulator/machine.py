@@ -49,7 +49,7 @@ class EmulatedGpu:
     """Emulated GPU; a context manager that frees its memory.
 
     Args:
-        target: Limits of the GPU; its architecture must be gfx942.
+        target: Limits of the GPU; the emulator executes its architecture.
         max_instructions: Wave instructions that one launch may execute.
         threads: Maximum number of threads of a launch; counters and results do not depend on it.
         sample: Workgroups to trace; None traces none.
@@ -71,7 +71,7 @@ class EmulatedGpu:
             raise LaunchRefused(
                 f"the emulator executes {', '.join(emulated_architectures())}, {target.name} is {target.architecture}",
                 where="target",
-                hint="Use target=mi300x or target=mi325x, or a real device.",
+                hint="Use a target of one of these architectures, or a real device.",
             )
         self._target = target
         self._max_instructions = max_instructions
@@ -231,6 +231,7 @@ class EmulatedGpu:
                 dispatch_packet_address=packet.address,
                 scratch_bytes=scratch_bytes,
                 workgroups=geometry.grid,
+                architected_scratch=translated.program.isa.architected_scratch,
             )
             dispatch = self._dispatch(kernel, geometry, translated, state, scratch_bytes)
             return PreparedLaunch(

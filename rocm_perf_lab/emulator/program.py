@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
     from rocm_perf_lab.emulator.probes import Probe
 
 _WORD_BYTES = 4
@@ -64,6 +65,7 @@ class Program:
     entry: int
     load_address: int
     blocks: tuple[BasicBlock, ...]
+    isa: InstructionSet
     mode: int = DEFAULT_MODE
     """MODE register at kernel entry."""
 
@@ -95,7 +97,13 @@ class Program:
 
 @lru_cache(maxsize=8)  # trials and their measurement use separate emulated GPUs
 def decode_program(
-    symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int, mode: int = DEFAULT_MODE
+    symbol: str,
+    code: bytes,
+    code_address: int,
+    entries: tuple[int, ...],
+    load_address: int,
+    isa: InstructionSet,
+    mode: int = DEFAULT_MODE,
 ) -> Program:
     """Decode everything reachable from `entries` (the kernel entry first, then functions it may call).
 
@@ -105,12 +113,13 @@ def decode_program(
         code_address: Address of the section in the code object.
         entries: Addresses in the code object.
         load_address: Device address of address 0 of the code object.
+        isa: Instruction set of the code.
         mode: MODE register at kernel entry.
 
     Raises:
         IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
     """
-    decoded = reachable_instructions(code, code_address, entries, _follow)
+    decoded = reachable_instructions(code, code_address, entries, isa, _follow)
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
@@ -122,7 +131,7 @@ def decode_program(
         body = _body(numbered, address, leaders)
         is_header = address in back_targets
         blocks.append(BasicBlock(index, address, body, _successors(body[-1]), is_header, address in resume_points))
-    return Program(symbol, entries[0], load_address, tuple(blocks), mode)
+    return Program(symbol, entries[0], load_address, tuple(blocks), isa, mode)
 
 
 def unreached_entries(program: Program, code: bytes, code_address: int, end: int) -> tuple[int, ...]:
@@ -133,7 +142,7 @@ def unreached_entries(program: Program, code: bytes, code_address: int, end: int
     while address < end:
         if address not in known:
             try:
-                island = reachable_instructions(code, code_address, (address,), _follow)
+                island = reachable_instructions(code, code_address, (address,), program.isa, _follow)
             except IllegalInstruction:  # data, or padding
                 address += _WORD_BYTES
                 continue

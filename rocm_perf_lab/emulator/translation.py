@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.call_graph import callable_functions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.initial_state import initial_mode
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.program import Program, decode_program, unreached_entries
 from rocm_perf_lab.emulator.tiers import TieredCode
 from rocm_perf_lab.emulator.translate.function import resume_id
@@ -73,8 +74,8 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
             where=f"address {entry:#x}",
             hint="Put code for firmware without preloading before it and pad it to that size, as compilers do.",
         )
-    mode = initial_mode(kernel.descriptor)
-    program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
+    isa, mode = instruction_set(loaded.code_object.architecture), initial_mode(kernel.descriptor)
+    program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, isa, mode)
     if not program.has_indirect_jumps:
         return program
     code, others = elf.content(section), _kernel_addresses(loaded)
@@ -85,10 +86,10 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored]) - others
     functions = tuple(address for address in symbols if address in callable_)
     entries = tuple(dict.fromkeys((entry, *functions, *stored)))
-    program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)
+    program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, isa, mode)
     end = kernel.entry_address + kernel.code_bytes
     entries += unreached_entries(program, code, section.address, end)
-    return decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)
+    return decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, isa, mode)
 
 
 def _kernel_addresses(loaded: LoadedCodeObject) -> set[int]:

@@ -94,6 +94,7 @@ class AssemblyEffects:
             LabError: It does not assemble, or an instruction is unknown.
         """
         from rocm_perf_lab.emulator.isa.decode import decode_one
+        from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 
         compiler = find_compiler()
         command = (*compiler.command, *(flag for flag in compiler.flags if flag.startswith("-B")))
@@ -117,9 +118,10 @@ class AssemblyEffects:
             elf = parse_elf(output.read_bytes())
             section = elf.section(".text")
             code = elf.content(section) if section is not None else b""
+        isa = instruction_set(self.architecture)
         found: list[Instruction] = []
         while (address := sum(i.size for i in found)) < len(code):
-            found.append(decode_one(code[address:], address, len(found)))
+            found.append(decode_one(code[address:], address, isa, len(found)))
         return found
 
 

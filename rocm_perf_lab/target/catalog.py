@@ -61,7 +61,7 @@ def load_target(name_or_path: str | Path) -> Target:
 
 
 def target_of(architecture: str, product_name: str, preferred: Target | None = None) -> Target:
-    """Return the target that describes a profiled GPU.
+    """Return the target that describes a profiled GPU; of an unknown product, the one that the architecture's name stands for.
 
     Args:
         architecture: Architecture of the GPU, for example `gfx942` or `gfx942:sramecc+:xnack-`.
@@ -74,7 +74,8 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
     processor = architecture.partition(":")[0]
     if preferred and preferred.architecture == processor and is_same_product(preferred.product_name, product_name):
         return preferred
-    known = [load_target(name) for name in target_names()]
+    usual = target_aliases().get(processor)
+    known = [load_target(name) for name in sorted(target_names(), key=lambda name: (name != usual, name))]
     same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
     if not same:
         raise TargetError(

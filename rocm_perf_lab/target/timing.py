@@ -16,8 +16,8 @@ class TimingParameters(BaseModel):
     """Time for which a wave64 vector instruction occupies its port."""
     valu_f64_cycles: int
     transcendental_cycles: int
-    matrix_flops_per_simd_clock: int
-    """Rate of float16 matrix instructions; rates of other types scale with the matrix peaks of the target."""
+    matrix_flops_per_simd_clock: int | None
+    """Rate of float16 matrix instructions, from which those of other types follow; None: the passes of the architecture."""
     issue_cycles: int
     """Clocks until the same wavefront can issue again, unless an instruction has its own time below."""
     branch_taken_cycles: int

@@ -32,7 +32,7 @@ IDENTITY = "inherits: gfx942\nelf_machine: 254\ngfx_target_version: 91500\n"
 def test_four_architectures_are_described() -> None:
     assert list(architectures()) == ["gfx90a", "gfx942", "gfx950", "gfx1030"]
     assert [one.family for one in architectures().values()] == ["cdna2", "cdna3", "cdna4", "rdna2"]
-    assert emulated_architectures() == ("gfx942",)
+    assert emulated_architectures() == ("gfx90a", "gfx942", "gfx950")
 
 
 def test_driver_numbers_are_those_of_the_names() -> None:
@@ -78,7 +78,9 @@ def test_inherited_facts_can_be_overridden() -> None:
 
     assert cdna4.modes == cdna3.modes
     assert (cdna3.workgroup_lds_bytes, cdna4.workgroup_lds_bytes) == (65536, 163840)
-    assert cdna4.emulator is None
+    assert cdna4.emulator is not None
+    assert cdna3.emulator is not None
+    assert cdna4.emulator.absent != cdna3.emulator.absent
     assert processor_alias("gfx901") == "gfx900"
 
 

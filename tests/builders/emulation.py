@@ -13,7 +13,7 @@ import numpy as np
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import build_hip
-from tests.builders.targets import mi300x
+from tests.builders.targets import target_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +115,8 @@ class EmulatorBench:
         checks: frozenset[CheckKind] = frozenset(),
     ) -> None:
         policy = SamplePolicy(sample) if sample else None
-        self.machine = EmulatedGpu(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
+        target = target_of(code_object.architecture)
+        self.machine = EmulatedGpu(target, max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
         self._code_object = code_object
 
     def __enter__(self) -> Self:

@@ -20,6 +20,7 @@ import numpy as np
 
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
 from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
@@ -38,13 +39,13 @@ ALL_LANES = (1 << LANES) - 1
 JUNK = 0xDEADBEEF
 
 
-def assemble(lines: Sequence[str]) -> bytes:
-    """Assemble text for gfx942."""
+def assemble(lines: Sequence[str], architecture: str = "gfx942") -> bytes:
+    """Assemble text for an architecture."""
     compiler = find_compiler(("clang", "pip"))
     with TemporaryDirectory() as directory:
         source, target = Path(directory, "code.s"), Path(directory, "code.o")
         source.write_text("\n".join([".text", *lines, ""]))
-        command = (*compiler.command, "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-c", "-o", str(target), str(source))
+        command = (*compiler.command, "--target=amdgcn-amd-amdhsa", f"-mcpu={architecture}", "-c", "-o", str(target), str(source))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[:3000])
@@ -86,9 +87,10 @@ class Outcome:
 class Snippets:
     """Snippets of assembly, translated on first use; `unsupported` has the reason of each refused snippet."""
 
-    def __init__(self, texts: Iterable[str], *, mode: int = DEFAULT_MODE) -> None:
+    def __init__(self, texts: Iterable[str], *, mode: int = DEFAULT_MODE, architecture: str = "gfx942") -> None:
         self.texts = list(dict.fromkeys(texts))
         self.mode = mode
+        self.architecture = architecture
         self.unsupported: dict[str, str] = {}
 
     @cached_property
@@ -96,11 +98,11 @@ class Snippets:
         assembled = dict(zip(self.texts, self._assembled(), strict=True))
         for text, code in assembled.items():
             try:
-                kernel_ir(_program(code, self.mode))
+                kernel_ir(_program(code, self.mode, self.architecture))
             except UnsupportedInstruction as error:
                 self.unsupported[text] = str(error)
         supported = [text for text in self.texts if text not in self.unsupported]
-        program = _program(b"".join(assembled[text] for text in supported), self.mode)
+        program = _program(b"".join(assembled[text] for text in supported), self.mode, self.architecture)
         starts = list(itertools.accumulate((len(assembled[text]) for text in supported), initial=0))
         resumes = {t: resume_id(program.block_at[s]) if s else 0 for t, s in zip(supported, starts, strict=False)}
         helpers = load_runtime().helpers
@@ -110,7 +112,7 @@ class Snippets:
     def _assembled(self) -> list[bytes]:
         """Return the code of each snippet, which ends in a barrier."""
         marker = "s_nop 0x123"
-        code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)])
+        code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)], self.architecture)
         parts = code.split(assemble([marker]))
         assert len(parts) == len(self.texts) + 1
         return parts[:-1]
@@ -191,9 +193,9 @@ class Snippets:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)(ctypes.addressof(wave))
 
 
-def _program(code: bytes, mode: int) -> Program:
+def _program(code: bytes, mode: int, architecture: str) -> Program:
     end = assemble_end()
-    return decode_program("snippets", code + end, 0, (0,), 0, mode)
+    return decode_program("snippets", code + end, 0, (0,), 0, instruction_set(architecture), mode)
 
 
 def _is_nan(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:

@@ -20,6 +20,11 @@ def mi250x() -> Target:
     return load_target("mi250x")
 
 
+def target_of(architecture: str) -> Target:
+    """Return one product of an emulated architecture."""
+    return load_target({"gfx90a": "mi250x", "gfx942": "mi300x", "gfx950": "mi355x"}[architecture])
+
+
 def rx6800xt() -> Target:
     """Return AMD Radeon RX 6800 XT."""
     return load_target("rx6800xt")

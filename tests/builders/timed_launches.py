@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.program import BasicBlock, Program
 from rocm_perf_lab.emulator.timing.engine import TracedLaunch
 
@@ -51,7 +52,7 @@ def straight_program(steps: Sequence[Step]) -> Program:
     instructions = tuple(
         _instruction(index, address, step) for index, (address, step) in enumerate(zip(addresses, steps, strict=False))
     )
-    return Program("kernel", 0, 0, (BasicBlock(0, 0, instructions, (), False, False),))
+    return Program("kernel", 0, 0, (BasicBlock(0, 0, instructions, (), False, False),), instruction_set("gfx942"))
 
 
 def _instruction(index: int, address: int, step: Step) -> Instruction:
@@ -66,6 +67,7 @@ def _instruction(index: int, address: int, step: Step) -> Instruction:
         variant="",
         raw=0,
         fields={"simm16": step.simm16, "vdst": step.vdst, **sources},
+        isa=instruction_set("gfx942"),
         operands=operands | ({"vdst": OperandType("F32", step.bits)} if "MFMA" in step.mnemonic else {}),
     )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocm_perf_lab.emulator.build import build_runtime, load_runtime
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import decode_program
 from rocm_perf_lab.toolchain.elf_file import parse_elf
@@ -26,7 +27,7 @@ def test_damaged_native_code_is_translated_again(kind: str, tmp_path: Path) -> N
     code_object = build_hip(VEC_COPY, tmp_path).code_object
     kernel = code_object.kernels[0]
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
-    program = decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0)
+    program = decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0, instruction_set("gfx942"))
     helpers = load_runtime().helpers
     cache = tmp_path / "jit"
     compile_program(program, helpers, cache_directory=cache)

@@ -11,11 +11,13 @@ from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.errors import IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.assembly import assemble_code_object, kernel_text, metadata_text
 from tests.builders.emulation import EmulatorBench
 from tests.builders.opcodes import assemble
+from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -269,8 +271,11 @@ def test_target_ids_with_features_and_generic_ones_run(cpu: str) -> None:
 def test_code_for_another_processor_is_refused_by_name(cpu: str) -> None:
     code_object = read_code_object(assemble_code_object(kernel_text("k", "s_endpgm"), cpu=cpu))
 
-    with EmulatorBench(code_object) as bench, pytest.raises(LaunchRefused, match=f"for {cpu}, the emulator executes gfx942"):
-        _ = bench.loaded
+    with (
+        EmulatedGpu(mi300x(), max_instructions=1) as machine,
+        pytest.raises(LaunchRefused, match=f"for {cpu}, the emulator executes gfx942"),
+    ):
+        machine.load(code_object)
 
 
 # ---- data ----

@@ -12,7 +12,7 @@ from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from tests.builders.emulation import EmulatorBench, emulation_code_object, float32, int32
-from tests.builders.targets import mi250x
+from tests.builders.targets import rx6800xt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,8 +199,8 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(bench: EmulatorBench) 
 
 
 def test_another_architecture_is_refused() -> None:
-    with pytest.raises(LaunchRefused, match="gfx90a"):
-        EmulatedGpu(mi250x(), max_instructions=1)
+    with pytest.raises(LaunchRefused, match="executes gfx90a, gfx942, gfx950, rx6800xt is gfx1030"):
+        EmulatedGpu(rx6800xt(), max_instructions=1)
 
 
 def test_the_host_fills_a_variable_before_the_launch(code_object: CodeObject) -> None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.arch.registry import emulated_decoder
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.decode import decode_one
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.elf import read_code_objects
@@ -179,11 +179,11 @@ def test_a_kernel_with_damaged_metadata_or_descriptor_runs_or_is_refused(damages
 @example(bytes.fromhex("e981da94"))  # s_cbranch_g_fork, which has no immediate
 @SLOW
 def test_arbitrary_words_are_an_instruction_or_illegal(code: bytes) -> None:
-    text, size = decode_instruction(code, emulated_decoder())
+    text, size = decode_instruction(code, instruction_set("gfx942").decoder)
     assert text
     assert 0 < size <= len(code)
     try:
-        instruction = decode_one(code, address=0x1000)
+        instruction = decode_one(code, 0x1000, instruction_set("gfx942"))
     except IllegalInstruction:
         return
     assert 0 < instruction.size <= len(code)

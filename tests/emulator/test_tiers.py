@@ -10,6 +10,7 @@ import pytest
 
 from rocm_perf_lab.emulator import tiers
 from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.jit import program_key
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.machine import EmulatedGpu
@@ -61,7 +62,7 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 def program(code_object: CodeObject) -> Program:
     kernel = code_object.kernels[0]
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
-    return decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0)
+    return decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0, instruction_set("gfx942"))
 
 
 def run(code_object: CodeObject, *, workgroups: int = 3) -> tuple[LaunchResult, bytes, bytes]:

@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 
 
 def test_every_shipped_target_is_valid_and_named_after_its_file() -> None:
-    assert target_names() == ("mi250x", "mi300x", "mi325x", "mi355x", "rx6800xt")
+    assert target_names() == (
+        "mi210",
+        "mi250x",
+        "mi300a",
+        "mi300x",
+        "mi308x",
+        "mi325x",
+        "mi350x",
+        "mi355x",
+        "rx6800xt",
+    )
     assert [load_target(name).name for name in target_names()] == list(target_names())
 
 
-@pytest.mark.parametrize("name", ["mi250x", "mi300x", "mi325x", "mi355x", "rx6800xt"])
+@pytest.mark.parametrize("name", target_names())
 def test_every_mode_has_its_lds_pool(name: str) -> None:
     target = load_target(name)
 

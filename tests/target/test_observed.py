@@ -33,9 +33,9 @@ def test_a_partition_has_its_own_units_and_bandwidths() -> None:
 
 
 def test_an_unknown_product_keeps_its_name_and_units() -> None:
-    found = observed_target("gfx90a", "AMD Instinct MI210", {"cu_count": 104, "num_xcc": 1}, MI300X)
+    found = observed_target("gfx90a", "AMD Instinct MI250", {"cu_count": 104, "num_xcc": 1}, MI300X)
 
-    assert (found.target.name, found.target.product_name, found.target.compute_units) == ("mi210", "AMD Instinct MI210", 104)
+    assert (found.target.name, found.target.product_name, found.target.compute_units) == ("mi250", "AMD Instinct MI250", 104)
     assert found.target.architecture == "gfx90a"
     assert "bandwidths of MALL and DRAM are those of AMD Instinct MI250X" in found.notes[0]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.arch.registry import emulated_decoder
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.compilers import ToolSearch
 from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
@@ -102,7 +102,7 @@ def test_a_processor_without_tables_asks_for_llvm(tmp_path: Path) -> None:
 
 @given(st.binary(min_size=1, max_size=24))
 def test_any_bytes_decode_to_an_instruction_or_to_raw_words(code: bytes) -> None:
-    text, size = decode_instruction(code, emulated_decoder())
+    text, size = decode_instruction(code, instruction_set("gfx942").decoder)
 
     assert text
     assert 1 <= size <= len(code)

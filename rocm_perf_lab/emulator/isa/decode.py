@@ -1,19 +1,25 @@
-"""Decoder of gfx942 machine code: bytes to :class:`Instruction`. Only this module depends on the decoder library.
+"""Decoder of machine code: bytes to :class:`Instruction`. Only this module depends on the decoder library.
 
-The tables are those of tinygrad, generated from AMD's machine-readable specification (CDNA4, which includes CDNA3). Their
+The tables are those of tinygrad, generated from AMD's machine-readable specification (CDNA4, which includes
+most of CDNA3 and CDNA2); the instruction set of an architecture has the differences. Their
 layout is private to that package, so its version is pinned.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 from rocm_perf_lab.emulator.isa.pseudocode import mnemonic_of, pseudocode_of
 
 LONGEST_INSTRUCTION = 20
+if TYPE_CHECKING:
+    from rocm_perf_lab.arch.model import OwnOpcode
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
+
 _MTBUF = 0b111010
 _VARIANT_MARKERS = frozenset({249, 250, 255})
 """Operands that announce SDWA, DPP and a literal; other fields with these values only cost time."""
@@ -21,23 +27,26 @@ _WORD_BITS, _LOWER_BITS = 32, 23
 """Bits of a word, and of its part below the field that tells encodings apart."""
 
 
-def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
+def decode_one(code: bytes, address: int, isa: InstructionSet, index: int = 0) -> Instruction:
     """Decode the instruction at the start of `code`.
 
     Raises:
-        IllegalInstruction: The bytes do not encode an instruction of gfx942.
+        IllegalInstruction: The bytes do not encode an instruction of the architecture.
     """
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
+    own = _own_opcode(window, isa) if isa.own_opcodes else None
     try:
-        decoded = _decoded(window)
+        decoded = _decoded(window if own is None else own.substituted(window))
         name, size = decoded.op.name, decoded.size()
     except (ValueError, KeyError, AssertionError, RuntimeError, AttributeError, TypeError, IndexError) as error:
-        raise IllegalInstruction.at(address, code[:8], "not an encoding of gfx942") from error
+        raise IllegalInstruction.at(address, code[:8], isa, f"not an encoding of {isa.architecture}") from error
     if size > len(code):
-        raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
+        raise IllegalInstruction.at(address, code, isa, "the code ends inside this instruction")
     layout: Any = type(decoded)
     family, _, variant = layout.__name__.partition("_")
-    mnemonic = mnemonic_of(name)
+    mnemonic = mnemonic_of(name) if own is None else own.mnemonic
+    if own is None and not isa.has(mnemonic):
+        raise IllegalInstruction.at(address, code[:size], isa, f"{isa.architecture} has no {mnemonic.lower()}")
     return Instruction(
         index=index,
         address=address,
@@ -54,8 +63,52 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
             field: OperandType(kind.name.removeprefix("FMT_").removeprefix("NUM_"), bits)
             for field, (kind, bits, _) in decoded.operands.items()
         },
+        isa=isa,
         pseudocode=pseudocode_of(mnemonic),
     )
+
+
+@dataclass(frozen=True)
+class _Substitution:
+    """Opcode field of an encoding: instructions with `value` decode as those with `known`."""
+
+    fixed: int
+    mask: int
+    value: int
+    known: int
+    mnemonic: str
+
+    def substituted(self, window: bytes) -> bytes:
+        """Return the code of the instruction with the same operands."""
+        word = int.from_bytes(window[:4], "little") & ~self.mask | self.known
+        return word.to_bytes(4, "little") + window[4:]
+
+
+def _own_opcode(window: bytes, isa: InstructionSet) -> _Substitution | None:
+    word = int.from_bytes(window[:4], "little")
+    return next((s for s in _substitutions(isa) if word & (s.fixed | s.mask) == s.value), None)
+
+
+@cache
+def _substitutions(isa: InstructionSet) -> tuple[_Substitution, ...]:
+    from tinygrad.renderer.amd import _load_formats
+    from tinygrad.renderer.amd.dsl import FixedBitField
+
+    layouts = {layout.__name__: dict(layout._fields) for layout in _load_formats()["cdna"]}
+
+    def substitution(own: OwnOpcode) -> _Substitution:
+        fields = layouts[own.encoding]
+        fixed = [f for f in fields.values() if isinstance(f, FixedBitField) and f.lo < _WORD_BITS]
+        op = fields["op"]
+        return _Substitution(
+            fixed=sum(f.mask << f.lo for f in fixed),
+            mask=op.mask << op.lo,
+            value=sum(f.default << f.lo for f in fixed) | own.opcode << op.lo,
+            known=own.like << op.lo,
+            mnemonic=own.mnemonic,
+        )
+
+    return tuple(map(substitution, isa.own_opcodes))
 
 
 def _decoded(window: bytes) -> Any:

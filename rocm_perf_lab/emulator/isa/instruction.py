@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.arch.registry import emulated_decoder
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
 
 MODE_REGISTER = 1
 """Number of the MODE register in `hwreg(...)` operands."""
@@ -41,12 +42,13 @@ class Instruction:
     raw: int
     fields: Mapping[str, int] = field(repr=False)
     operands: Mapping[str, OperandType] = field(repr=False)
+    isa: InstructionSet = field(repr=False, compare=False)
     pseudocode: str | None = field(repr=False, default=None)
 
     @property
     def text(self) -> str:
         """Assembly text, for messages."""
-        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), emulated_decoder())
+        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), self.isa.decoder)
         return text if size == self.size and not text.startswith(".long") else self.mnemonic.lower()
 
     @property

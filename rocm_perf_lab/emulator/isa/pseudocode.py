@@ -22,6 +22,14 @@ _SAME_AS = {
     "V_DIV_FIXUP_LEGACY_F16": "V_DIV_FIXUP_F16",
 }
 """Operations without pseudo-code, or whose pseudo-code omits the width of the result."""
+_REMOVED = {
+    "V_MAC_F32": "D0.f32 = S0.f32 * S1.f32 + D0.f32",
+    "V_MAD_F32": "D0.f32 = S0.f32 * S1.f32 + S2.f32",
+    "V_MAD_LEGACY_F32": "D0.f32 = S0.f32 * S1.f32 + S2.f32",
+    "V_MADMK_F32": "D0.f32 = S0.f32 * SIMM32.f32 + S1.f32",
+    "V_MADAK_F32": "D0.f32 = S0.f32 * S1.f32 + SIMM32.f32",
+}
+"""Operations of CDNA2 that later architectures lack, after the CDNA2 ISA guide."""
 _BOTH_DENORMAL = "== DENORM.f{bits})) then\nVCC = 0x1LL;\nif S0.f{bits} == S1.f{bits} then\n// Only scale the denominator\n"
 
 
@@ -32,7 +40,7 @@ def mnemonic_of(operation: str) -> str:
 
 def pseudocode_of(mnemonic: str) -> str | None:
     """Return AMD's description of an operation, or None."""
-    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic))
+    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic)) or _REMOVED.get(mnemonic)
 
 
 @cache

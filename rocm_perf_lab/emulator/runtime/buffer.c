@@ -51,7 +51,17 @@ int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, in
   return 0;
 }
 
+// Scratch through a buffer resource (processors without architected flat scratch): the resource interleaves the lanes, so a scalar
+// offset counts the bytes of all lanes.
+static int is_private(const struct rpl_wave *w, int srsrc) { return (w->sgpr[srsrc + 1] & 0xffff) == RPL_PRIVATE_RESOURCE; }
+
+static int private_index(struct rpl_wave *w, int inst, int access) {
+  return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, access, 0, 0, NULL, 0);
+}
+
 int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords) {
+  if (is_private(w, srsrc))
+    return vindex < 0 ? rpl_scratch_load(w, inst, dst, voffset, soffset / RPL_LANES, offset, kind, dwords) : private_index(w, inst, RPL_LOAD);
   struct rpl_buffer_access access;
   int wide = (kind & RPL_KIND_MASK) == RPL_B32, elements = wide ? dwords : 1;
   uint32_t element = wide ? 4 : rpl_width(kind, 1);
@@ -69,6 +79,8 @@ int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex
 }
 
 int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords) {
+  if (is_private(w, srsrc))
+    return vindex < 0 ? rpl_scratch_store(w, inst, data, voffset, soffset / RPL_LANES, offset, kind, dwords) : private_index(w, inst, RPL_STORE);
   struct rpl_buffer_access access;
   int wide = (kind & RPL_KIND_MASK) == RPL_B32, elements = wide ? dwords : 1;
   uint32_t element = wide ? 4 : rpl_width(kind, 1);

@@ -57,3 +57,15 @@ int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset
   write_back(w, inst, dst, value);
   return 0;
 }
+
+int rpl_swap_lanes(struct rpl_wave *w, int inst, int first, int second, int rows) {
+  uint64_t lanes = rpl_exec(w);
+  if (lanes != RPL_ALL_LANES) return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 4, ~lanes, NULL, 0);
+  for (int begin = 0; begin < RPL_LANES; begin += 2 * rows)
+    for (int l = begin; l < begin + rows; l++) {
+      uint32_t moved = w->vgpr[first][l];
+      w->vgpr[first][l] = w->vgpr[second][l + rows];
+      w->vgpr[second][l + rows] = moved;
+    }
+  return 0;
+}

@@ -170,6 +170,28 @@ int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offse
   return 0;
 }
 
+// CDNA4 ISA, "Transpose loads": each lane reads 64 bits; 16 lanes hold a matrix with 64 / bits rows of 16 elements, of which a lane
+// receives a column.
+int rpl_lds_load_transposed(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int bits) {
+  enum { GROUP = 16, READ_BITS = 64 };
+  uint64_t lanes = rpl_exec(w), read[RPL_LANES];
+  uint32_t address[RPL_LANES], rows = READ_BITS / (uint32_t)bits, per_row = GROUP / rows;
+  if (lanes != RPL_ALL_LANES) return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 8, ~lanes, NULL, 0);
+  if (addresses_of(w, inst, RPL_LOAD, addr, offset, lanes, sizeof read[0], address)) return 1;
+  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, 2));
+  for (int l = 0; l < RPL_LANES; l++) memcpy(&read[l], w->lds + address[l], sizeof read[l]);
+  for (uint32_t l = 0; l < RPL_LANES; l++) {
+    uint64_t column = 0, mask = (1ull << bits) - 1;
+    for (uint32_t row = 0; row < rows; row++) {
+      uint32_t source = l / GROUP * GROUP + row * per_row + l % GROUP / rows;
+      column |= (read[source] >> (uint32_t)bits * (l % rows) & mask) << (uint32_t)bits * row;
+    }
+    w->vgpr[dst][l] = (uint32_t)column;
+    w->vgpr[dst + 1][l] = (uint32_t)(column >> 32);
+  }
+  return 0;
+}
+
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords) {
   uint64_t lanes = rpl_exec(w);
   uint32_t address[RPL_LANES];

@@ -9,7 +9,7 @@
 #include <math.h>
 #include "atomics.h"
 
-enum { MAX_K = 32, MAX_SPARSE_K = 64, MAX_EDGE = 32, MAX_F64_EDGE = 16, MAX_F64_PAIRS = 4, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
+enum { MAX_K = 64, MAX_SPARSE_K = 64, MAX_EDGE = 32, MAX_F64_EDGE = 16, MAX_F64_PAIRS = 4, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
 enum { TILE_ROWS = 8, TILE_COLUMNS = 16 };  // of a product in registers
 
 // ---- element types ----
@@ -28,11 +28,27 @@ static float to_xf32(uint32_t bits) {  // 10 mantissa bits, to nearest even
   return rpl_f32((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
 }
 
+// OCP: BF8 has infinities, FP8 only NaN (0x7f). Without branches, for vector code.
+static inline __attribute__((always_inline)) float from_ocp(uint8_t bits, int mantissa_bits, int bias) {
+  uint32_t size = bits & 0x7f, mantissa = bits & ((1u << mantissa_bits) - 1);
+  float normal = rpl_f32((size << (23 - mantissa_bits)) + ((uint32_t)(127 - bias) << 23));
+  float denormal = (float)mantissa * rpl_f32((uint32_t)(127 + 1 - bias - mantissa_bits) << 23);
+  uint32_t magnitude = rpl_bits32(size >> mantissa_bits ? normal : denormal);
+  uint32_t is_nan = mantissa_bits == 3 ? size == 0x7f : size > 0x7c, is_infinite = mantissa_bits == 2 && size == 0x7c;
+  magnitude = is_nan ? 0x7fc00000u : is_infinite ? 0x7f800000u : magnitude;
+  return rpl_f32(magnitude | (uint32_t)(bits & 0x80) << 24);
+}
+
+static inline __attribute__((always_inline)) float without_denormals(float value) {
+  uint32_t bits = rpl_bits32(value);
+  return rpl_f32(bits & 0x7f800000u ? bits : bits & 0x80000000u);
+}
+
 static int bytes_of(int element) {
   switch (element) {
-    case RPL_F16: case RPL_BF16: return 2;
+    case RPL_F16: case RPL_BF16: case RPL_FLUSHED_F16: case RPL_FLUSHED_BF16: return 2;
     case RPL_F64: return 8;
-    case RPL_I8E: case RPL_FP8: case RPL_BF8: return 1;
+    case RPL_I8E: case RPL_FP8: case RPL_BF8: case RPL_OCP_FP8: case RPL_OCP_BF8: return 1;
     default: return 4;
   }
 }
@@ -44,6 +60,13 @@ static inline __attribute__((always_inline)) float to_float(uint32_t bits, int t
     case RPL_BF16: return rpl_f32(bits << 16);
     case RPL_FP8: return from_fp8((uint8_t)bits, 3, 8);
     case RPL_BF8: return from_fp8((uint8_t)bits, 2, 16);
+    case RPL_OCP_FP8: return from_ocp((uint8_t)bits, 3, 7);
+    case RPL_OCP_BF8: return from_ocp((uint8_t)bits, 2, 15);
+    case RPL_FLUSHED_F16:
+      bits &= bits & 0x7c00 ? 0xffff : 0x8000;
+      memcpy(&half, &bits, 2);
+      return (float)half;
+    case RPL_FLUSHED_BF16: return without_denormals(rpl_f32(bits << 16));
     case RPL_XF32: return to_xf32(bits);
     case RPL_I8E: return (float)(int8_t)bits;
     default: return rpl_f32(bits);
@@ -96,6 +119,10 @@ static void load_operand(const struct rpl_wave *w, int row, const struct shape *
     case RPL_I8E: load_as(w, row, s, block, blgp, RPL_I8E, out); return;
     case RPL_FP8: load_as(w, row, s, block, blgp, RPL_FP8, out); return;
     case RPL_BF8: load_as(w, row, s, block, blgp, RPL_BF8, out); return;
+    case RPL_OCP_FP8: load_as(w, row, s, block, blgp, RPL_OCP_FP8, out); return;
+    case RPL_OCP_BF8: load_as(w, row, s, block, blgp, RPL_OCP_BF8, out); return;
+    case RPL_FLUSHED_F16: load_as(w, row, s, block, blgp, RPL_FLUSHED_F16, out); return;
+    case RPL_FLUSHED_BF16: load_as(w, row, s, block, blgp, RPL_FLUSHED_BF16, out); return;
     default: load_as(w, row, s, block, blgp, type, out);
   }
 }
@@ -153,7 +180,7 @@ static void multiply_floats(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)
     for (int j = 0; j < m; j += TILE_COLUMNS) multiply_tile(c, a, b, i, j, depth);
 }
 
-// Multiplies in place: row i of C and D is c[i]. Sums of products of bytes are exact as floats: at most 2^14 * MAX_K.
+// Multiplies in place: row i of C and D is c[i]. Sums of products of bytes are exact as floats: at most 2^14 * MAX_K = 2^20.
 static void product(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth, int is_int) {
   if (!is_int) {
     multiply_floats(c, a, b, m, depth);
@@ -166,6 +193,10 @@ static void product(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDG
     for (int j = 0; j < m; j++) c[i][j] += (uint32_t)(int32_t)rpl_f32(sums[i][j]);
 }
 
+static void flush_denormals(uint32_t *bits, size_t count) {
+  for (size_t n = 0; n < count; n++) bits[n] = rpl_bits32(without_denormals(rpl_f32(bits[n])));
+}
+
 static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, const struct shape *s,
                             int element_a, int element_b, int cbsz, int abid, int blgp) {
   size_t bytes = (size_t)(s->m * s->m * s->blocks / RPL_LANES) * sizeof w->vgpr[0];
@@ -173,6 +204,8 @@ static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, i
   out[0][0] = c_bits;  // there is at least one register
   if (src_c >= 0) memcpy(out, w->vgpr[src_c], bytes);
   else for (size_t n = 0; n < bytes / sizeof out[0][0]; n++) out[0][n] = c_bits;
+  int flushes = element_a == RPL_FLUSHED_F16 || element_a == RPL_FLUSHED_BF16;
+  if (flushes) flush_denormals(out[0], bytes / sizeof out[0][0]);
   for (int block = 0; block < s->blocks; block++) {
     float a[MAX_K][MAX_EDGE], b[MAX_K][MAX_EDGE];
     uint32_t *c[MAX_EDGE];
@@ -185,6 +218,7 @@ static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, i
     }
     product(c, a, b, s->m, s->k, element_a == RPL_I8E);
   }
+  if (flushes) flush_denormals(out[0], bytes / sizeof out[0][0]);
   memcpy(w->vgpr[dst], out, bytes);
 }
 

@@ -65,12 +65,13 @@ int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr,
 // scratch address of a lane = (addr < 0 ? 0 : vgpr[addr]) + saddr + offset, within its own scratch.
 int rpl_scratch_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
 int rpl_scratch_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
-// MUBUF. srsrc = first SGPR of the resource; vindex or voffset < 0: not used.
+// MUBUF; RPL_PRIVATE_RESOURCE is the upper half of the base address of the resource of scratch. srsrc = first SGPR of the resource; vindex or voffset < 0: not used.
 int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int op, int is64, int returns);
 // Typed: `components` values in whole registers, in pairs of halves, or in an upper half; `format` is data | number << 4 of
 // the instruction, or -1 for the resource's.
+enum { RPL_PRIVATE_RESOURCE = 0xfffe };
 enum rpl_packing { RPL_FORMAT_32, RPL_FORMAT_D16, RPL_FORMAT_D16_HI };
 int rpl_format_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
 int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
@@ -85,8 +86,10 @@ int rpl_scalar_buffer_atomic(struct rpl_wave *w, int inst, int sdata, int srsrc,
 // LDS. Offsets of two-address forms are in bytes.
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
-// Stores a dword per lane from a row to consecutive addresses, the second half of loads into LDS.
-int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base);
+// Stores the dwords of each lane from rows to consecutive addresses, the second half of loads into LDS.
+int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base, int dwords);
+// Reads 64 bits per lane and transposes elements of `bits` among each 16 lanes; EXEC has to be all ones.
+int rpl_lds_load_transposed(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int bits);
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 // data1 is the second operand of compare-and-swap, MSKOR and WRAP.
@@ -102,12 +105,20 @@ int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset
 // A fence between workgroups: BUFFER_WBL2 releases, BUFFER_INV acquires. Only the checks use it.
 int rpl_fence(struct rpl_wave *w, int inst, int release);
 // Matrix core. src_c < 0: every element is the 32-bit (64-bit for F64) constant c_bits. Element types as in enum rpl_element.
-enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8 };
+// FP8 and BF8 are the variants without infinities and -0, the OCP ones those of the Open Compute Project. The FLUSHED halves are
+// zero if denormal, and so are the float32 operands and results of their products.
+enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8, RPL_OCP_FP8, RPL_OCP_BF8,
+                   RPL_FLUSHED_F16, RPL_FLUSHED_BF16 };
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
 // Structured sparsity: D += A x B with half of A's columns in src_a, selected by the row `indices`.
 int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
                int cbsz, int abid);
+// Products of 4 to 8-bit floats; the formats are those of CBSZ and BLGP (enum rpl_narrow). scale_a, scale_b: rows of exponents (E8M0),
+// of which `byte_a` and `byte_b` select a byte, or -1 for `scale_bits_*`.
+enum rpl_narrow { RPL_E4M3, RPL_E5M2, RPL_E2M3, RPL_E3M2, RPL_E2M1, RPL_NARROW_FORMATS };
+int rpl_mfma_narrow(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, int m, int k, int format_a,
+                    int format_b, int scale_a, uint32_t scale_bits_a, int byte_a, int scale_b, uint32_t scale_bits_b, int byte_b);
 
 // Control: a trap or an invalid jump (id -1), a clock that is equal in every run, the moved source row of DPP.
 int rpl_trap(struct rpl_wave *w, int inst, int id);
@@ -118,6 +129,8 @@ int rpl_read_register(struct rpl_wave *w, int inst, int sdst, int id, int first,
 void rpl_set_rounding(struct rpl_wave *w, int first_bit);
 // Copies a row (or `value` if from < 0) to a row; adds M0[7:0] to the one whose bit of M0[15:12] is passed (else -1) and set.
 int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes);
+// V_PERMLANE16_SWAP and 32: exchanges the first `rows` lanes of each 2 * `rows` of one row with the others of another row.
+int rpl_swap_lanes(struct rpl_wave *w, int inst, int first, int second, int rows);
 uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
 
 // ---- trace for the timing engine ----------------------------------------------------------------------------------

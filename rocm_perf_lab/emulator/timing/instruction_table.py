@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocm_perf_lab.emulator.isa.issue import is_transcendental, matrix_f16_flops
+from rocm_perf_lab.emulator.isa.counter_classes import CLOCKS_PER_QUAD
+from rocm_perf_lab.emulator.isa.issue import is_transcendental, matrix_f16_flops, matrix_passes
 from rocm_perf_lab.emulator.timing.structures import ExecutionUnit, TimedBlock, TimedFlag, TimedInstruction
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def _flags(instruction: Instruction, unit: ExecutionUnit) -> TimedFlag:
 
 def _pipe_cycles(instruction: Instruction, unit: ExecutionUnit, timing: TimingParameters) -> int:
     if unit is ExecutionUnit.MATRIX:
+        if timing.matrix_flops_per_simd_clock is None:
+            return CLOCKS_PER_QUAD * matrix_passes(instruction)
         flops = matrix_f16_flops(instruction)
         return max(timing.valu_cycles, round((flops or 0) / timing.matrix_flops_per_simd_clock))
     if unit is ExecutionUnit.VALU:

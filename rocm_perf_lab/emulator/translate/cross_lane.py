@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.arch.registry import largest_matrix_operand_bytes
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
@@ -16,14 +16,25 @@ from rocm_perf_lab.emulator.translate.vector import translate_vector
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
 _MATRIX = re.compile(r"V_MFMA_(F32|F64|I32)_(\d+)X(\d+)X(\d+)_(?:(\d+)B_)?(.+)$")
 _SPARSE = re.compile(r"V_SMFMAC_(?:F32|I32)_(\d+)X\1X(\d+)_(.+)$")
+_NARROW = re.compile(r"V_MFMA_(?:SCALE_)?F32_(16X16X128|32X32X64)_F8F6F4")
+_LANE_SWAP = re.compile(r"V_PERMLANE(16|32)_SWAP_B32")
 _ELEMENTS = {"F16": 0, "BF16": 1, "F32": 2, "F64": 3, "I8": 4, "XF32": 5, "FP8": 6, "BF8": 7, "I32": 4}
 """enum rpl_element."""
+_OCP_ELEMENTS = {"FP8": 8, "BF8": 9}
+_FLUSHED_ELEMENTS = {"F16": 10, "BF16": 11}
+_NO_ROW = -1
+_UNSCALED = 127
+"""Exponent of the scale 1."""
 _BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
+_SPARSE_BYTES = 16
+"""Of the elements of A per lane, including those that are zero, in the sparse products that the runtime executes."""
+_PAIR_BITS = 64
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
 
@@ -49,8 +60,12 @@ def _emit(state: BlockState, instruction: Instruction) -> None:
         _LANE_HANDLERS[name](state, instruction)
     elif name.startswith("V_ACCVGPR"):
         _move_accumulator(state, instruction)
+    elif _NARROW.fullmatch(name):
+        _narrow_matrix(state, instruction)
     elif instruction.is_matrix:
         _matrix(state, instruction)
+    elif swap := _LANE_SWAP.fullmatch(name):
+        _swap_lanes(state, instruction, int(swap[1]))
     elif instruction.variant.startswith("DPP"):
         _with_permuted_source(state, instruction)
     else:
@@ -134,39 +149,89 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
     out, m, n, k, blocks, inputs = match.groups()
     kinds = _matrix_elements(inputs)
     count = int(blocks or 1)
-    if int(m) * int(k) * count * _BYTES[kinds[0]] > largest_matrix_operand_bytes() * LANES:
-        raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
+    isa, blgp = instruction.isa, instruction.bits(63, 61)
+    if out == "F64" and blgp and not isa.negates_f64_products:
+        raise UnsupportedSemantics("BLGP of float64 products")
     state.count_vector()
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
-    c, bits = instruction.bits(58, 50), 0
-    if c < FIRST_VGPR:
-        kind = OperandType("F64", 64) if out == "F64" else OperandType("F32" if out == "F32" else "I32", 32)
-        inline = inline_constant(c, kind)
-        if inline is None:
-            raise UnsupportedSemantics("a scalar register as matrix C")
-        c_row, bits = -1, inline.integer
-    else:
-        c_row = c - FIRST_VGPR + accumulator
+    c_row, bits = _matrix_c(instruction, out, accumulator)
     call_runtime(
         state, "rpl_mfma", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
         c_row, constant(bits, 64), int(m), int(n), int(k), count,
-        _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]], _ELEMENTS[out],
-        instruction.bits(10, 8), instruction.bits(14, 11), instruction.bits(63, 61),
+        _element(kinds[0], isa), _element(kinds[1], isa), _ELEMENTS[out],
+        instruction.bits(10, 8), instruction.bits(14, 11), blgp,
     )  # fmt: skip
+
+
+def _matrix_c(instruction: Instruction, out: str, accumulator: int) -> tuple[int, int]:
+    """Return the first row of C, or -1 and the bits of a constant."""
+    c = instruction.bits(58, 50)
+    if c >= FIRST_VGPR:
+        return c - FIRST_VGPR + accumulator, 0
+    kind = OperandType("F64", 64) if out == "F64" else OperandType("F32" if out == "F32" else "I32", 32)
+    inline = inline_constant(c, kind)
+    if inline is None:
+        raise UnsupportedSemantics("a scalar register as matrix C")
+    return _NO_ROW, inline.integer
+
+
+def _element(kind: str, isa: InstructionSet) -> int:
+    """Return the enum rpl_element of an element type on an architecture."""
+    if isa.float8 == "ocp" and kind in _OCP_ELEMENTS:
+        return _OCP_ELEMENTS[kind]
+    if isa.flushes_half_products and kind in _FLUSHED_ELEMENTS:
+        return _FLUSHED_ELEMENTS[kind]
+    return _ELEMENTS[kind]
+
+
+def _narrow_matrix(state: BlockState, instruction: Instruction) -> None:
+    """Emit a product of 4 to 8-bit floats; the scaled form is that of the product behind a word pair with the scales."""
+    scaled = "SCALE" in instruction.mnemonic
+    product = replace(instruction, raw=instruction.raw >> _PAIR_BITS) if scaled else instruction
+    state.count_vector()
+    state.close_group()
+    accumulator, a_row, b_row = _matrix_rows(product)
+    c_row, bits = _matrix_c(product, "F32", accumulator)
+    scales: list[int | Value] = []
+    for source in range(2):
+        row, value, byte = _scale(state, instruction, source) if scaled else (_NO_ROW, constant(_UNSCALED), 0)
+        scales += [row, value, byte]
+    m, depth = (16, 128) if "16X16X128" in instruction.mnemonic else (32, 64)
+    call_runtime(
+        state, "rpl_mfma_narrow", instruction, product.bits(7, 0) + accumulator, a_row, b_row, c_row, constant(bits), m, depth,
+        product.bits(10, 8), product.bits(63, 61), *scales,
+    )  # fmt: skip
+
+
+def _scale(state: BlockState, instruction: Instruction, source: int) -> tuple[int, Value, int]:
+    """Return the row of the exponents of A or B (or -1 and their bits), and the byte of it that op_sel selects."""
+    operand = instruction.bits(40, 32) if source == 0 else instruction.bits(49, 41)
+    byte = instruction.bits(11 + source, 11 + source) | instruction.bits(59 + source, 59 + source) << 1
+    if operand >= FIRST_VGPR:
+        return operand - FIRST_VGPR, constant(0), byte
+    return _NO_ROW, read_source(state, instruction, operand, _WORD), byte
+
+
+def _swap_lanes(state: BlockState, instruction: Instruction, rows: int) -> None:
+    state.count_vector()
+    state.close_group()
+    first, second = (instruction.fields[name] % FIRST_VGPR for name in ("src0", "vdst"))
+    call_runtime(state, "rpl_swap_lanes", instruction, first, second, rows)
 
 
 def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[str]) -> None:
     edge, depth, inputs = int(match[1]), int(match[2]), match[3]
     kinds = _matrix_elements(inputs)
-    if edge * depth * _BYTES[kinds[0]] > 2 * largest_matrix_operand_bytes() * LANES:
-        raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
+    if edge * depth * _BYTES[kinds[0]] > _SPARSE_BYTES * LANES:
+        raise UnsupportedSemantics("a sparse product of 16 bytes of A per lane")
     state.count_vector()
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
+    a_element, b_element = (_element(kind, instruction.isa) for kind in kinds)
     call_runtime(
         state, "rpl_smfmac", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
-        instruction.bits(58, 50) % FIRST_VGPR, edge, depth, _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]],
+        instruction.bits(58, 50) % FIRST_VGPR, edge, depth, a_element, b_element,
         instruction.bits(10, 8), instruction.bits(14, 11),
     )  # fmt: skip
 

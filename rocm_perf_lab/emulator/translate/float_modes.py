@@ -20,8 +20,11 @@ _SMALLEST_NORMAL = {16: 1 << 10, 32: 1 << 23, 64: 1 << 52}
 _OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
 """omod of the encoding."""
 _KEEPS_DENORMALS = re.compile(r"V_(MOV|CNDMASK|CMPX?_CLASS|PK_MOV|SWAP|ACCVGPR|READ|WRITE|PACK_B32|PERM|DOT|FREXP_EXP)")
-_FLUSHES_ALWAYS = frozenset({"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32", "V_EXP_LEGACY_F32", "V_LOG_LEGACY_F32"})
-"""Approximations that flush denormal float32 in any mode."""
+_FLUSHES_ALWAYS = frozenset(
+    {"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32", "V_EXP_LEGACY_F32", "V_LOG_LEGACY_F32", "V_MAC_F32", "V_MAD_F32",
+     "V_MAD_LEGACY_F32", "V_MADMK_F32", "V_MADAK_F32"}
+)  # fmt: skip
+"""Approximations, and unfused products with sums, that flush denormal float32 in any mode."""
 
 
 def rounding_field(instruction: Instruction) -> int | None:
@@ -53,11 +56,15 @@ def _flushed(builder: Builder, instruction: Instruction, value: Value, bits: int
     if keeps == TRUE:
         return value
     raw = builder.raw(value)
+    flushed = builder.select(keeps, raw, without_denormals(builder, raw, bits))
+    return builder.reinterpret(flushed, value.kind, bits) if value.kind == "f" else flushed
+
+
+def without_denormals(builder: Builder, raw: Value, bits: int) -> Value:
+    """Return the raw bits of a float, with a denormal as signed zero."""
     sign = builder.binary("&", raw, constant(1 << bits - 1, bits))
     size = builder.binary("&", raw, constant((1 << bits - 1) - 1, bits))
-    is_small = builder.compare("<", size, constant(_SMALLEST_NORMAL[bits], bits))
-    flushed = builder.select(keeps, raw, builder.select(is_small, sign, raw))
-    return builder.reinterpret(flushed, value.kind, bits) if value.kind == "f" else flushed
+    return builder.select(builder.compare("<", size, constant(_SMALLEST_NORMAL[bits], bits)), sign, raw)
 
 
 def modified_output(builder: Builder, number: Value, *, scale: int, clamp: bool) -> Value:

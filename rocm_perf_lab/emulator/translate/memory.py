@@ -36,6 +36,7 @@ _TYPED = re.compile(r"(LOAD|STORE)_FORMAT_(D16_(?:HI_)?)?(XYZW|XYZ|XY|X)$")
 _PACKINGS = {None: 0, "D16_": 1, "D16_HI_": 2}
 """enum rpl_packing."""
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
+_LDS_TRANSPOSED = re.compile(r"DS_READ_B64_TR_B(8|16)$")
 _LDS_EXCHANGE2 = re.compile(r"DS_WRXCHG2(ST64)?_RTN_B(32|64)$")
 _LDS_ADD_THREAD_ID = {"DS_READ_ADDTID_B32": "rpl_lds_load", "DS_WRITE_ADDTID_B32": "rpl_lds_store"}
 _ROW_OF_M0 = -1
@@ -43,7 +44,7 @@ _SCALAR_ACCESS = re.compile(r"S_(BUFFER_)?(?:(LOAD|STORE)_DWORD(?:X(\d+))?|(ATOM
 _SCALAR_CACHE = frozenset(
     {"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL", "S_DCACHE_DISCARD", "S_DCACHE_DISCARD_X2"}
 )
-_FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
+_FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0, "BUFFER_INVL2": 0, "BUFFER_WBINVL1": 0, "BUFFER_WBINVL1_VOL": 0}
 """Release and acquire, which only the checks need: memory is coherent here."""
 
 
@@ -119,7 +120,7 @@ def _global(state: BlockState, instruction: Instruction) -> None:
         returns = instruction.bits(16, 16)
         call_runtime(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
         return
-    if operation.startswith("LOAD_LDS_"):
+    if _loads_into_lds(instruction):
         _, kind, dwords = _access(operation.replace("LDS_", ""))
         call_runtime(state, "rpl_global_load", instruction, _LOADED_ROW, *place, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
@@ -133,10 +134,11 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
     target, data, address = _rows(instruction)
     saddr = instruction.bits(54, 48)
     base = state.read32(saddr) if saddr != _NO_SADDR else constant(0)
-    row = address if instruction.bits(13, 13) else -1
+    has_row = instruction.bits(13, 13) if instruction.isa.architected_scratch else saddr == _NO_SADDR
+    row = address if has_row else -1
     offset = _signed(instruction.bits(12, 0), 13)
     operation = instruction.mnemonic.partition("_")[2]
-    if operation.startswith("LOAD_LDS_"):
+    if _loads_into_lds(instruction):
         _, kind, dwords = _access(operation.replace("LDS_", ""))
         call_runtime(state, "rpl_scratch_load", instruction, _LOADED_ROW, row, base, offset, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
@@ -176,13 +178,19 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
         _fill_lds(state, instruction, offset, count)
 
 
+def _loads_into_lds(instruction: Instruction) -> bool:
+    """Return whether a GLOBAL or SCRATCH load is one to LDS: by its name, or a bit of older encodings."""
+    return "_LOAD_LDS_" in instruction.mnemonic or (not instruction.isa.architected_scratch and instruction.bits(13, 13) == 1)
+
+
 def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: int) -> None:
-    """Store the loaded row to LDS, one dword per lane, contiguous from M0."""
-    if dwords != 1:
-        raise UnsupportedSemantics("loads of several dwords into LDS")
+    """Store the loaded rows to LDS, contiguous from M0."""
+    if dwords == 2:
+        raise UnsupportedSemantics("loads of two dwords into LDS")
     builder = state.scalar_builder
-    base = builder.binary("+", builder.binary("&", state.read32(M0), constant(0xFFFC)), constant(offset & 0xFFFFFFFF))
-    call_runtime(state, "rpl_lds_fill", instruction, _LOADED_ROW, base)
+    mask = (1 << instruction.isa.lds_load_address_bits) - 4
+    base = builder.binary("+", builder.binary("&", state.read32(M0), constant(mask)), constant(offset & 0xFFFFFFFF))
+    call_runtime(state, "rpl_lds_fill", instruction, _LOADED_ROW, base, dwords)
 
 
 def _lds(state: BlockState, instruction: Instruction) -> None:
@@ -205,6 +213,10 @@ def _lds(state: BlockState, instruction: Instruction) -> None:
     if instruction.mnemonic in _LDS_ADD_THREAD_ID:
         helper = _LDS_ADD_THREAD_ID[instruction.mnemonic]
         call_runtime(state, helper, instruction, target if "load" in helper else data0, _ROW_OF_M0, offset, *_KINDS["DWORD"])
+        return
+    transposed = _LDS_TRANSPOSED.match(instruction.mnemonic)
+    if transposed is not None:
+        call_runtime(state, "rpl_lds_load_transposed", instruction, target, address, offset, int(transposed[1]))
         return
     exchange = _LDS_EXCHANGE2.match(instruction.mnemonic)
     if exchange is not None:

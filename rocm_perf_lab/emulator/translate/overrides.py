@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.pcode.functions import call, extreme, fraction, frexp_exponent, sine_of_turns
 from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
 from rocm_perf_lab.emulator.translate import division
+from rocm_perf_lab.emulator.translate.additions import ADDITIONS
 from rocm_perf_lab.emulator.translate.float_modes import clamped, flushed_output
-from rocm_perf_lab.emulator.translate.small_floats import BF8, FP8, pair_to_small, small_to_float, stochastic_to_small
+from rocm_perf_lab.emulator.translate.removals import REMOVALS
+from rocm_perf_lab.emulator.translate.small_floats import pair_to_small, small_to_float, stochastic_to_small
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
 if TYPE_CHECKING:
@@ -177,14 +179,14 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_FREXP_EXP_I32_F32": _unary(frexp_exponent, 32),
     "V_FREXP_EXP_I32_F64": _unary(frexp_exponent, 64),
     "V_FREXP_EXP_I16_F16": _unary(frexp_exponent, 16),
-    "V_CVT_F32_FP8": small_to_float(FP8, packed=False),
-    "V_CVT_F32_BF8": small_to_float(BF8, packed=False),
-    "V_CVT_PK_F32_FP8": small_to_float(FP8, packed=True),
-    "V_CVT_PK_F32_BF8": small_to_float(BF8, packed=True),
-    "V_CVT_PK_FP8_F32": pair_to_small(FP8),
-    "V_CVT_PK_BF8_F32": pair_to_small(BF8),
-    "V_CVT_SR_FP8_F32": stochastic_to_small(FP8),
-    "V_CVT_SR_BF8_F32": stochastic_to_small(BF8),
+    "V_CVT_F32_FP8": small_to_float("FP8", packed=False),
+    "V_CVT_F32_BF8": small_to_float("BF8", packed=False),
+    "V_CVT_PK_F32_FP8": small_to_float("FP8", packed=True),
+    "V_CVT_PK_F32_BF8": small_to_float("BF8", packed=True),
+    "V_CVT_PK_FP8_F32": pair_to_small("FP8"),
+    "V_CVT_PK_BF8_F32": pair_to_small("BF8"),
+    "V_CVT_SR_FP8_F32": stochastic_to_small("FP8"),
+    "V_CVT_SR_BF8_F32": stochastic_to_small("BF8"),
     "V_CVT_PKRTZ_F16_F32": _truncated_pair,
     "V_CVT_OFF_F32_I4": _signed_nibble,
     "V_CVT_PKACCUM_U8_F32": _accumulated_byte,
@@ -204,4 +206,6 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_FMA_MIX_F32": _mixed_fma(half=None),
     "V_FMA_MIXLO_F16": _mixed_fma(half="low"),
     "V_FMA_MIXHI_F16": _mixed_fma(half="high"),
+    **ADDITIONS,
+    **REMOVALS,
 }

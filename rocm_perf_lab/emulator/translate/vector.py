@@ -18,6 +18,7 @@ from rocm_perf_lab.emulator.translate.float_modes import (
     flushed_output,
     modified_output,
     rounding_field,
+    without_denormals,
 )
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR
 from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation, is_packed_float
@@ -34,7 +35,8 @@ _WORD = OperandType("B32", 32)
 _MIXED_HALF = re.compile(r"V_(MAD|FMA)_MIX(LO|HI)_F16")
 """Operations that clamp the written half themselves."""
 _KEEPS_UPPER_HALF = re.compile(
-    r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16)"
+    r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16"
+    r"|BITOP3_B16|ASHR_PK_[IU]8_I32)"
 )
 """16-bit operations introduced with gfx9, which write half a register; older ones clear the upper half."""
 
@@ -170,6 +172,8 @@ def _output_modifiers(operation: VectorOperation, value: Value) -> Value:
 
 def _flushed_result(operation: VectorOperation, value: Value) -> Value:
     builder, instruction = operation.group.builder, operation.instruction
+    if operation.flushes_products:
+        return without_denormals(builder, builder.raw(value), 32)
     if operation.is_packed and not instruction.mnemonic.endswith("MIX_F32"):
         if not is_packed_float(instruction):
             return value

@@ -9,7 +9,7 @@ from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, VCC
 from rocm_perf_lab.emulator.translate import sdwa
-from rocm_perf_lab.emulator.translate.float_modes import FLOAT_BITS, flushed_input
+from rocm_perf_lab.emulator.translate.float_modes import FLOAT_BITS, flushed_input, without_denormals
 from rocm_perf_lab.emulator.translate.operands import (
     FIRST_VGPR,
     apply_sign_modifiers,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
+_HALF_PRODUCT = re.compile(r"V_DOT2C?_F32_F16")
+_ADDEND = 2
 _FLOAT_FORMATS = ("F16", "F32", "F64", "BF16")
 
 
@@ -37,6 +39,10 @@ class VectorOperation:
         self._source0_row = source0_row
         self.is_packed = instruction.encoding == "VOP3P"
         self.is_sdwa = instruction.variant.startswith("SDWA")
+        self.flushes_products = (
+            instruction.isa.flushes_half_products and _HALF_PRODUCT.fullmatch(instruction.mnemonic) is not None
+        )
+        """Whether denormal halves, and the denormal float32 that they are added to, are zero in any mode."""
 
     @property
     def group(self) -> LaneGroup:
@@ -107,7 +113,8 @@ class VectorOperation:
         name, kind = self._source_field(index)
         operand = self.instruction.fields[name]
         if self.is_packed:
-            return self._packed_source(index, operand, kind)
+            packed = self._packed_source(index, operand, kind)
+            return self._product_operand(index, packed) if self.flushes_products else packed
         if index == 0 and self._source0_row is not None:
             words = [self.group.read_row(self._source0_row + i) for i in range(max(1, kind.bits // 32))]
             value = self.group.builder.resize(join_words(self.group.builder, words), kind.bits, signed=False)
@@ -120,7 +127,16 @@ class VectorOperation:
             value = apply_sign_modifiers(self.group.builder, value, negate=negate, absolute=absolute)
         if FLOAT_BITS.get(kind.format) == value.bits:
             value = flushed_input(self.group.builder, self.instruction, value, value.bits)
-        return value
+        return self._product_operand(index, value) if self.flushes_products else value
+
+    def _product_operand(self, index: int, word: Value) -> Value:
+        """Return the pair of halves of a product, or the float32 that it is added to, without denormals."""
+        builder = self.group.builder
+        if index == _ADDEND:
+            return without_denormals(builder, builder.raw(word), 32)
+        halves = [self._half(builder.raw(word), 16, upper) for upper in (0, 1)]
+        low, high = (builder.resize(without_denormals(builder, half, 16), 32, signed=False) for half in halves)
+        return builder.binary("|", low, builder.binary("<<", high, constant(16)))
 
     def _plain_source(self, index: int, operand: int, kind: OperandType) -> Value:
         upper_half = self.instruction.encoding == "VOP3" and self.instruction.fields.get("opsel", 0) >> index & 1
@@ -204,7 +220,8 @@ class VectorOperation:
     def _destination_value(self, bits: int | None) -> Value:
         row, own_bits = self.destination()
         words = max(1, (bits or own_bits) // 32)
-        return join_words(self.group.builder, [self.group.read_row(row + i) for i in range(words)])
+        value = join_words(self.group.builder, [self.group.read_row(row + i) for i in range(words)])
+        return self._product_operand(_ADDEND, value) if self.flushes_products else value
 
     def destination(self) -> tuple[int, int]:
         """Return the row of the vector register file that receives D0, and the width of D0 in bits."""

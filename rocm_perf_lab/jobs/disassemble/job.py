@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rocm_perf_lab.core.files import require_existing
 from rocm_perf_lab.jobs.disassemble.counts import read_count_table
-from rocm_perf_lab.target.catalog import load_target, target_names
+from rocm_perf_lab.target.catalog import load_target, target_aliases, target_names
 from rocm_perf_lab.target.occupancy import occupancy
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
@@ -101,7 +101,8 @@ def _counted(listing: Listing, counts: CountTable | None) -> CountedListing:
 
 def _target_of(architecture: str) -> Target | None:
     """Return a known GPU of the architecture, for its occupancy."""
-    known = map(load_target, target_names())
+    usual = target_aliases().get(architecture)
+    known = map(load_target, target_names() if usual is None else (usual,))
     return next((target for target in known if target.architecture == architecture), None)
 
 

@@ -35,18 +35,24 @@ MFMA(f32_16x16x4bf16_1k, f32_16x16x4bf16_1k, s4, f16v, 0, 0, 0)
 MFMA(f32_4x4x4bf16_1k, f32_4x4x4bf16_1k, s4, f4, 0, 0, 0)
 MFMA(f32_32x32x8bf16_1k, f32_32x32x8bf16_1k, s4, f16v, 0, 0, 0)
 MFMA(f32_16x16x16bf16_1k, f32_16x16x16bf16_1k, s4, f4, 0, 0, 0)
+#ifndef __gfx90a__
 MFMA(i32_32x32x16_i8, i32_32x32x16_i8, long, i16v, 0, 0, 0)
 MFMA(i32_16x16x32_i8, i32_16x16x32_i8, long, i4, 0, 0, 0)
+#endif
+#ifdef __gfx942__
 MFMA(f32_16x16x32_fp8_fp8, f32_16x16x32_fp8_fp8, long, f4, 0, 0, 0)
 MFMA(f32_16x16x32_fp8_bf8, f32_16x16x32_fp8_bf8, long, f4, 0, 0, 0)
 MFMA(f32_16x16x32_bf8_fp8, f32_16x16x32_bf8_fp8, long, f4, 0, 0, 0)
 MFMA(f32_32x32x16_bf8_bf8, f32_32x32x16_bf8_bf8, long, f16v, 0, 0, 0)
 MFMA(f32_32x32x16_fp8_fp8, f32_32x32x16_fp8_fp8, long, f16v, 0, 0, 0)
+#endif
 MFMA(i32_32x32x4i8, i32_32x32x4i8, int, i32v, 0, 0, 0)
 MFMA(i32_16x16x4i8, i32_16x16x4i8, int, i16v, 0, 0, 0)
 MFMA(i32_4x4x4i8, i32_4x4x4i8, int, i4, 0, 0, 0)
+#ifdef __gfx942__
 MFMA(f32_16x16x8_xf32, f32_16x16x8_xf32, f2, f4, 0, 0, 0)
 MFMA(f32_32x32x4_xf32, f32_32x32x4_xf32, f2, f16v, 0, 0, 0)
+#endif
 MFMA(f64_16x16x4f64, f64_16x16x4f64, double, d4, 0, 0, 0)
 MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
 
@@ -56,10 +62,14 @@ MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
     int l = threadIdx.x;                                                                      \
     d[l] = __builtin_amdgcn_smfmac_##name(a[l], b[l], d[l], indices[l], ##__VA_ARGS__);       \
   }
+#ifndef __gfx90a__
 SMFMAC(f32_16x16x32_f16, h4, h8, f4, 0, 2)
 SMFMAC(f32_32x32x16_bf16, s4, s8, f16v, 0, 1)
 SMFMAC(i32_16x16x64_i8, i2, i4, i4, 0, 0)
+#endif
+#ifdef __gfx942__
 SMFMAC(f32_32x32x32_fp8_bf8, i2, i4, f16v, 0, 1)
+#endif
 
 extern "C" __global__ void broadcast_a(const float* a, const float* b, f32v* d) {  // CBSZ and ABID: block 1 of A for both
   d[threadIdx.x] = __builtin_amdgcn_mfma_f32_32x32x1f32(a[threadIdx.x], b[threadIdx.x], f32v{}, 1, 1, 0);

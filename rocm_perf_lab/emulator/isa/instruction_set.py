@@ -1,0 +1,76 @@
+"""Instruction set of an emulated architecture: its differences from the decoder's tables, as its YAML file states them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.arch.registry import emulated_architectures, load_architecture
+from rocm_perf_lab.core.errors import LabError
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.arch.model import InstructionDecoder, OwnOpcode
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """Instruction set of one architecture; see :class:`~rocm_perf_lab.arch.model.EmulatorParameters`."""
+
+    architecture: str
+    absent: str
+    own_opcodes: tuple[OwnOpcode, ...] = field(hash=False)
+    float8: Literal["fnuz", "ocp"] | None
+    lds_load_address_bits: int
+    architected_scratch: bool
+    marks_atomic_stores: bool
+    flushes_half_products: bool
+    negates_f64_products: bool
+    decoder: InstructionDecoder = field(repr=False, compare=False)
+    matrix_passes: tuple[tuple[str, int], ...] = field(repr=False)
+    """Patterns of lower-case texts and passes; the first match applies."""
+
+    def passes(self, text: str) -> int | None:
+        """Return the passes (of four clocks) of a matrix instruction, or None if it is not listed."""
+        return _passes(self.matrix_passes, text)
+
+    def has(self, mnemonic: str) -> bool:
+        """Return whether the architecture has an instruction of the decoder's tables."""
+        return not _matches(self.absent, mnemonic)
+
+
+def instruction_set(architecture: str) -> InstructionSet:
+    """Return the instruction set of an architecture.
+
+    Raises:
+        LabError: The emulator does not execute this architecture.
+    """
+    found = load_architecture(architecture)
+    if found.emulator is None or found.decoder is None:
+        raise LabError(
+            f"the emulator does not execute {architecture}", hint=f"It executes {', '.join(emulated_architectures())}."
+        )
+    return InstructionSet(
+        architecture=found.name,
+        absent=found.emulator.absent,
+        own_opcodes=found.emulator.own_opcodes,
+        float8=found.float8,
+        lds_load_address_bits=found.emulator.lds_load_address_bits,
+        architected_scratch=found.emulator.architected_scratch,
+        marks_atomic_stores=found.emulator.marks_atomic_stores,
+        flushes_half_products=found.emulator.flushes_half_products,
+        negates_f64_products=found.emulator.negates_f64_products,
+        decoder=found.decoder,
+        matrix_passes=tuple((row.pattern, row.passes) for row in found.matrix_passes),
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def _passes(rows: tuple[tuple[str, int], ...], text: str) -> int | None:
+    return next((passes for pattern, passes in rows if re.search(pattern, text)), None)
+
+
+@lru_cache(maxsize=1 << 13)
+def _matches(pattern: str, mnemonic: str) -> bool:
+    return re.fullmatch(pattern, mnemonic) is not None
