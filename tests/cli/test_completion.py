@@ -31,7 +31,7 @@ def completed(*args: str) -> list[str]:
         (("llm-prompt", "kernel=trans"), ["kernel=transpose"]),
         (("verify", "kernel=trans"), ["kernel=transpose"]),
         (("analyze", "results.db", "--target", "mi30"), ["mi300x"]),
-        (("emulate", "a.hsaco", "--target", "mi2"), ["mi250x"]),
+        (("emulate", "a.hsaco", "--target", "mi2"), ["mi210", "mi250x"]),
         (("autotune", "--space", "conf/"), ["conf/space/gemm.yaml"]),
         (("ana",), ["analyze"]),
     ],

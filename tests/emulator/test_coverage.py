@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.emulator.coverage import HAND_WRITTEN, PSEUDOCODE, UNSUPPORTED, opcodes, report
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "emulator-coverage.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+PAGES = {
+    "gfx942": "emulator-coverage.md",
+    "gfx90a": "emulator-coverage-gfx90a.md",
+    "gfx950": "emulator-coverage-gfx950.md",
+}
 
 
-def test_the_committed_report_is_current() -> None:
-    assert DOCUMENT.read_text() == report("gfx942"), (
-        "run: python -m rocm_perf_lab.emulator.coverage gfx942 > docs/emulator-coverage.md"
+@pytest.mark.parametrize("architecture", emulated_architectures())
+def test_the_committed_report_is_current(architecture: str) -> None:
+    page = PAGES[architecture]
+
+    assert (DOCUMENTS / page).read_text() == report(architecture), (
+        f"run: python -m rocm_perf_lab.emulator.coverage {architecture} > docs/{page}"
     )
 
 

@@ -1,0 +1,1 @@
+"""Differences between the architectures that the emulator executes."""
