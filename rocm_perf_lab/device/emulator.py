@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace, partial
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.emulator.checks import CheckKind
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.machine import EmulatedGpu
@@ -78,10 +80,9 @@ class EmulatorDevice:
         cache: str = "warm",
         clock: str | int = "max",
     ) -> None:
-        from rocm_perf_lab.emulator.checks import parse_checks
         from rocm_perf_lab.emulator.sampling import sample_policy
 
-        self._checks = parse_checks(check)
+        self._checks = _checks_of(target, check)
         self._target = target
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
@@ -277,3 +278,27 @@ def _source_lines(code_object: CodeObject) -> Callable[[int], str | None]:
         return f"{found.file}:{found.line}" if found is not None else None
 
     return line_of
+
+
+def _checks_of(target: Target, check: str | Sequence[str]) -> frozenset[CheckKind]:
+    """Return the chosen checks.
+
+    Raises:
+        LabError: A check does not exist, or is named and not available for the architecture.
+    """
+    from rocm_perf_lab.emulator.checks import available_checks, parse_checks
+    from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
+
+    chosen = parse_checks(check)
+    if not chosen or target.architecture not in emulated_architectures():
+        return chosen  # the launch refuses other architectures
+    available = available_checks(instruction_set(target.architecture))
+    is_all = "all" in ([part.strip() for part in check.split(",")] if isinstance(check, str) else check)
+    missing = sorted(kind.option for kind in chosen - available)
+    if missing and not is_all:
+        raise LabError(
+            f"{target.architecture} does not allow the check {' and '.join(missing)}: its stores do not show if they are atomic",
+            where="device.check",
+            hint=f"Use some of: {', '.join(kind.option for kind in sorted(available))}.",
+        )
+    return chosen & available

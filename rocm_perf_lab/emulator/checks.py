@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
     from rocm_perf_lab.emulator.program import Program
 
@@ -65,6 +66,7 @@ class CheckKind(IntEnum):
 
 
 _RACES = (CheckKind.LDS_RACES, CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE)
+_MEMORY_RACES = frozenset({CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE})
 _UNINITIALISED = (CheckKind.LDS_UNINITIALISED, CheckKind.MEMORY_UNINITIALISED)
 
 
@@ -115,6 +117,11 @@ def parse_checks(names: str | Iterable[str]) -> frozenset[CheckKind]:
                 )
             chosen.add(known[name])
     return frozenset(chosen)
+
+
+def available_checks(isa: InstructionSet) -> frozenset[CheckKind]:
+    """Return the checks that an instruction set allows: for races in device memory, atomic stores and releases must be marked."""
+    return frozenset(CheckKind) if isa.marks_atomic_stores else frozenset(CheckKind) - _MEMORY_RACES
 
 
 class Checks:
