@@ -22,11 +22,9 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 @click.option("--lds", "dynamic_lds_bytes", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
 @click.option(
     "--target",
-    default="mi300x",
-    show_default=True,
     metavar="NAME",
     shell_complete=complete_targets,
-    help="GPU whose limits and rates are emulated.",
+    help="GPU whose limits and rates are emulated. Default: one of the file's architecture.",
 )
 @click.option("--check", default="none", metavar="KINDS", help="Checks: all, or a list such as lds_races,barriers.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Wave instructions after which a kernel is stopped.")

@@ -49,7 +49,7 @@ def _replay_options(command: _Command) -> _Command:
             show_default=True,
             help="Device to replay on.",
         ),
-        click.option("--target", default="mi300x", show_default=True, help="GPU that the emulator models."),
+        click.option("--target", help="GPU that the emulator models. Default: one of the captured architecture."),
         click.option("--agent", type=click.IntRange(min=0), metavar="N", help="Index of the GPU. Default: the captured one."),
         click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Time limit in seconds."),
     )

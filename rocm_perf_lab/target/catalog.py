@@ -23,6 +23,9 @@ class TargetError(LabError):
     """A target that does not exist, or whose description is invalid."""
 
 
+DEFAULT_TARGET = "mi300x"
+
+
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets, without aliases."""
     return tuple(sorted({path.stem for path in _files() if _alias_of(path, path.stat().st_mtime_ns) is None}))
@@ -85,6 +88,11 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
         )
     named = [target for target in same if is_same_product(target.product_name, product_name)]
     return (named or same)[0]
+
+
+def usual_target(architecture: str) -> str:
+    """Return the name of the target that an architecture's name stands for; MI300X if there is none."""
+    return target_aliases().get(architecture.partition(":")[0], DEFAULT_TARGET)
 
 
 def is_same_product(one: str, other: str) -> bool:

@@ -41,8 +41,8 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
     Raises:
         LabError: The arguments are invalid, or the kernel faulted.
     """
-    target = load_target(request.target)
-    requested = requested_launch(request, target)
+    requested = requested_launch(request, load_target(request.target) if request.target is not None else None)
+    target = requested.target
     device = _device(request, target)
     run = device.run(requested.launch, database=database, runs=1, counters=[*device.exact_counters, *device.estimated_counters])
     trace = read_database(run.database)

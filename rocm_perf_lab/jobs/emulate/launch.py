@@ -22,6 +22,7 @@ from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.target.catalog import load_target, usual_target
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
@@ -50,17 +51,20 @@ class RequestedLaunch:
     launch: Launch
     arguments: tuple[TextArgument, ...]
     occupancy: Occupancy
+    target: Target
 
 
-def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch:
-    """Return the requested launch on `target`.
+def requested_launch(request: EmulateRequest, named: Target | None) -> RequestedLaunch:
+    """Return the requested launch on the named target, or on one of the architecture of the code object.
 
     Raises:
         LabError: An argument is invalid, the architecture differs, or a limit is exceeded.
     """
     geometry = _geometry(request)
     require_existing(request.file, "the code object")
-    code_object, kernel = choose_kernel(read_kernel_file(request.file), request.kernel)
+    architecture = {} if named is None else {"architecture": named.architecture}
+    code_object, kernel = choose_kernel(read_kernel_file(request.file, **architecture), request.kernel)
+    target = named if named is not None else load_target(usual_target(code_object.architecture))
     _require_emulated(code_object, target, request.file)
     names = argument_names(kernel, len(request.arguments))
     arguments = tuple(parse_argument(text, name) for text, name in zip(request.arguments, names, strict=True))
@@ -69,7 +73,7 @@ def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch
     asked = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=request.dynamic_lds_bytes)
     occupancy = launch_occupancy(target, asked)
     launch = _launch(request, code_object, kernel, arguments, geometry)
-    return RequestedLaunch(kernel, launch, arguments, occupancy)
+    return RequestedLaunch(kernel, launch, arguments, occupancy, target)
 
 
 def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:

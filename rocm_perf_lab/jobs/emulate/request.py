@@ -38,7 +38,8 @@ class EmulateRequest:
     arguments: tuple[str, ...] = ()
     kernel: str | None = None
     dynamic_lds_bytes: int = 0
-    target: str = "mi300x"
+    target: str | None = None
+    """By default a GPU of the architecture of the code object."""
     check: str = "none"
     max_instructions: int | None = None
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.report import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
+    from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
 DEFAULT_DIRECTORIES = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
@@ -36,11 +37,11 @@ _SHOWN_REGIONS = 12
 
 @dataclass(frozen=True)
 class ReplayTarget:
-    """Capture to replay and its device. `target` is the GPU that the emulator models."""
+    """Capture to replay and its device. `target` is the GPU that the emulator models; by default one of the architecture."""
 
     capture_dir: Path | None = None
     device: Literal["auto", "rocm", "emulator"] = "auto"
-    target: str = "mi300x"
+    target: str | None = None
     agent: int | None = None
     library: str | None = None
     timeout_s: float = 600.0
@@ -59,13 +60,17 @@ class ReplayTarget:
             return self.device
         return "rocm" if KFD.exists() or self.library is not None else "emulator"
 
-    @property
-    def timing_errors(self) -> TimingErrors:
-        """Error bands of emulated times: those of the target, or assumed ones for another emulator behind an HSA runtime."""
-        from rocm_perf_lab.target.catalog import load_target
+    def emulated_target(self, capture: Capture) -> Target:
+        """Return the GPU that the emulator models for a capture."""
+        from rocm_perf_lab.target.catalog import load_target, usual_target
+
+        return load_target(self.target or usual_target(capture.code_object.architecture))
+
+    def timing_errors(self, capture: Capture) -> TimingErrors:
+        """Return the error bands of emulated times: the target's, or assumed ones for another emulator behind an HSA runtime."""
         from rocm_perf_lab.target.timing_errors import UNVALIDATED
 
-        return load_target(self.target).timing_errors if self.chosen_device == "emulator" else UNVALIDATED
+        return self.emulated_target(capture).timing_errors if self.chosen_device == "emulator" else UNVALIDATED
 
     def opened(self) -> Capture:
         """Open and verify the capture.
@@ -77,13 +82,11 @@ class ReplayTarget:
 
     def session(self, capture: Capture, *, reserve_only: bool = False) -> ReplaySession:
         """Return a replay session for the capture."""
-        from rocm_perf_lab.target.catalog import load_target
-
         device = self.chosen_device
         return ReplaySession(
             capture,
             device=device,
-            target=load_target(self.target) if device == "emulator" else None,
+            target=self.emulated_target(capture) if device == "emulator" else None,
             timeout_s=self.timeout_s,
             agent=self.agent,
             library=self.library,
@@ -138,7 +141,7 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         if not as_json:
             console.print("Memory reconstructed.")
         outcome = session.run(request.job)
-    document = replay_document(str(request.where.directory), request.job, outcome, request.where.timing_errors)
+    document = replay_document(str(request.where.directory), request.job, outcome, request.where.timing_errors(capture))
     if as_json:
         console.file.write(document.model_dump_json(indent=2) + "\n")
     else:
