@@ -13,6 +13,7 @@ import codecs
 import io
 import shlex
 import subprocess
+import time
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 20
 _SHOWN_BYTES = 80
 _SHOWN_STDERR = 200
+_SLOWER = 20.0
+_LEAST_LIMIT_S = 60.0
+"""A rewrite that takes this many times as long as the unmodified application counts as hanging, after at least a minute."""
 
 
 class ApplicationError(LabError):
@@ -38,9 +42,10 @@ class ApplicationError(LabError):
 
 @dataclass(frozen=True)
 class RunOutputs:
-    """Outputs of one run: bytes by name, `standard output` and files."""
+    """Outputs of one run: bytes by name, `standard output` and files; and the duration of the run in seconds."""
 
     content: Mapping[str, bytes]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,22 +62,31 @@ class ApplicationVerifier:
     verify_command: str | None
     timeout_s: float
 
-    def run(self, command: Sequence[str], binary: Path) -> RunOutputs:
+    def run(self, command: Sequence[str], binary: Path, unmodified: Sequence[RunOutputs] = ()) -> RunOutputs:
         """Run the application once and return its outputs. Files of earlier runs are removed first.
+
+        Args:
+            command: Command line.
+            binary: The built application.
+            unmodified: Runs of the unmodified application; a rewrite that takes many times as long is stopped.
 
         Raises:
             ApplicationError: The application or the verification command fails or hangs, or a file is missing afterwards.
         """
         for path in self.files:
             path.unlink(missing_ok=True)
-        printed = _run(command, self.timeout_s, "the application")
+        longest = max((run.seconds for run in unmodified), default=self.timeout_s)
+        limit = min(self.timeout_s, max(_LEAST_LIMIT_S, _SLOWER * longest))
+        start = time.monotonic()
+        printed = _run(command, limit, "the application")
+        seconds = time.monotonic() - start
         missing = [str(path) for path in self.files if not path.is_file()]
         if missing:
             raise ApplicationError(f"the application did not write {', '.join(missing)}", where=shlex.join(command))
         if self.verify_command is not None:
             arguments = [argument.replace("{binary}", str(binary)) for argument in shlex.split(self.verify_command)]
             _run(arguments, self.timeout_s, "the command of --verify")
-        return RunOutputs({"standard output": printed, **{str(path): path.read_bytes() for path in self.files}})
+        return RunOutputs({"standard output": printed, **{str(path): path.read_bytes() for path in self.files}}, seconds)
 
     def require_comparable_output(self, first: RunOutputs, second: RunOutputs) -> None:
         """Check that two runs of the unmodified application have content in common.

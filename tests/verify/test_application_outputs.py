@@ -6,15 +6,13 @@ import struct
 import sys
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rocm_perf_lab.verify import application_outputs
 from rocm_perf_lab.verify.application_outputs import ApplicationError, ApplicationVerifier, RunOutputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERIFIER = ApplicationVerifier((), None, 10)
 
@@ -170,6 +168,15 @@ def test_files_of_an_earlier_run_are_removed_before_the_run(tmp_path: Path) -> N
 
     with pytest.raises(ApplicationError, match="did not write"):
         ApplicationVerifier((stale,), None, 10).run(["true"], tmp_path)
+
+
+def test_a_rewrite_that_hangs_is_stopped_long_before_the_limit_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application_outputs, "_LEAST_LIMIT_S", 0.2)
+    verifier = ApplicationVerifier((), None, 600)
+    unmodified = RunOutputs({"standard output": b""}, seconds=0.01)
+
+    with pytest.raises(ApplicationError, match=r"took more than 0\.2 s"):
+        verifier.run(["sleep", "5"], Path("sleep"), (unmodified, unmodified))
 
 
 def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class ApplicationBench:
         """Build and run a proposal, compare its outputs, and profile it if they are correct."""
         self.builder.build(proposal)
         command = self.builder.command(proposal)
-        new = self.verifier.run(command, self.builder.binary(proposal))
+        new = self.verifier.run(command, self.builder.binary(proposal), self._expected or ())
         if self._expected is None:
             second = self.verifier.run(command, self.builder.binary(proposal))
             self.verifier.require_comparable_output(new, second)

@@ -72,7 +72,7 @@ class ApplicationTrials:
         command = self.commands[number]
         for _ in range(runs):
             try:
-                outputs = self._run(version, command)
+                outputs = self._run(version, command, self._expected[number])
             except ApplicationError as error:
                 return ApplicationDefect("run", error.what, command)
             wrong = next((c for c in self.verifier.verify(*self._expected[number], outputs).checks if not c.passed), None)
@@ -80,9 +80,9 @@ class ApplicationTrials:
                 return ApplicationDefect("verification", _described(wrong), command, wrong)
         return None
 
-    def _run(self, version: Proposal, command: tuple[str, ...]) -> RunOutputs:
+    def _run(self, version: Proposal, command: tuple[str, ...], unmodified: Sequence[RunOutputs] = ()) -> RunOutputs:
         binary = self.builder.binary(version)
-        return self.verifier.run(replace(self.builder.application, command=command).run_arguments(binary), binary)
+        return self.verifier.run(replace(self.builder.application, command=command).run_arguments(binary), binary, unmodified)
 
 
 def _described(wrong: OutputCheck) -> str:
