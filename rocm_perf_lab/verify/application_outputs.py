@@ -33,7 +33,7 @@ _SHOWN_BYTES = 80
 _SHOWN_STDERR = 200
 _SLOWER = 20.0
 _LEAST_LIMIT_S = 60.0
-"""A rewrite that takes this many times as long as the unmodified application counts as hanging, after at least a minute."""
+"""A rewrite that runs this many times as long as the unmodified application counts as hanging, after at least a minute."""
 
 
 class ApplicationError(LabError):
@@ -68,7 +68,7 @@ class ApplicationVerifier:
         Args:
             command: Command line.
             binary: The built application.
-            unmodified: Runs of the unmodified application; a rewrite that takes many times as long is stopped.
+            unmodified: Runs of the unmodified application; a rewrite that runs many times as long is stopped.
 
         Raises:
             ApplicationError: The application or the verification command fails or hangs, or a file is missing afterwards.

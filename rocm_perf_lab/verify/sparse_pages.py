@@ -154,7 +154,7 @@ class FinalPages:
         return np.concatenate([initial[:start], np.frombuffer(part, np.uint8), initial[start + len(part) :]])
 
     def add(self, place: Place, changed: ChangedBytes, content: Bytes) -> None:
-        """Take the changed bytes of a page from `content`, (PAGE_BYTES,)."""
+        """Copy the changed bytes of a page from `content`, (PAGE_BYTES,)."""
         start, part = self._parts.get(place, (changed.first, b""))
         first, stop = min(start, changed.first), max(start + len(part), changed.last + 1)
         page = np.where(changed.mask, content, self.page(place))

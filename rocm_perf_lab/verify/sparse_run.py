@@ -175,7 +175,7 @@ class SparseSession:
                 self._keep(workgroup, (name, page))
 
     def _keep(self, workgroup: int, place: Place) -> None:
-        """Keep the changes of a page and give it its initial content again: the next workgroup may write the same values."""
+        """Keep the changes of a page and restore its initial content: the next workgroup may write the same values."""
         content, before = self._content(*place), self._contents.page(*place)
         mask = content != before
         if not mask.any():
