@@ -285,7 +285,7 @@ def _float_values(
             return _not_finite(values, kind.inputs, rng)
         case "regions":
             large = _LARGE_IN_REGIONS if data.dtype.itemsize > 2 or data.dtype.name == "bfloat16" else _LARGE_HALF_IN_REGIONS
-            finite = [0.0, -0.0, -large, large, _smallest(data)]
+            finite = [0.0, -0.0, -large, large, 1 / large]  # products with a subnormal value have no precision
             return regions(values, rng, finite if is_minor else [-np.inf, np.inf, np.nan, *finite])
         case "cancelling":
             return _cancelling(values, rng)

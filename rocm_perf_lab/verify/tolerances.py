@@ -71,6 +71,7 @@ _LOW_PRECISION = 8.0
 _BOTH = 2.0
 """The unmodified kernel without a reference, or a reference in f64 for a kernel in f64, have an error like a rewrite."""
 _FEWEST_FOR_MEDIAN = 4
+_FEWEST_FOR_MEAN = 8
 _MOST_RAISED = 16.0
 _MOST_INPUT_GROUPS = 3
 _INPUT_REPEATS = 3
@@ -125,11 +126,17 @@ class OutputBound:
         return np.isfinite(_float(output)) & ~np.isfinite(self.exact)
 
     def completed(self, other: OutputBound, output: NDArray[Any]) -> OutputBound:
-        """Return this bound, with the errors of another one where :meth:`undefined`."""
+        """Return this bound, with the errors of another one where :meth:`undefined`.
+
+        The other bound is from runs of the kernel and does not know the terms of sums: it is raised by the median ratio of both
+        where the reference is defined.
+        """
         undefined = self.undefined(output)
+        both = ~undefined & (self.scale > 0) & (other.scale > 0)
+        raised = max(1.0, float(np.median(self.scale[both] / other.scale[both]))) if both.any() else 1.0
         return replace(
             self,
-            scale=np.where(undefined, other.scale, self.scale),
+            scale=np.where(undefined, raised * other.scale, self.scale),
             step=np.where(undefined, other.step, self.step),
         )
 
@@ -536,24 +543,39 @@ def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray
 
 
 def _median(values: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """Return the lower median along an axis, which stays with length 1, or of all elements."""
+    """Return the lower median of the positive values along an axis, which stays with length 1, or of all elements.
+
+    Zeros do not count: an element without an error, or whose value is undefined, says nothing about the others. The median of
+    no element is 0.
+    """
     if axis is None:
         return _median(values.reshape(-1), 0)
-    middle = (values.shape[axis] - 1) // 2
-    return np.take(np.partition(values, middle, axis=axis), [middle], axis=axis)
+    if (values > 0).all():
+        middle = (values.shape[axis] - 1) // 2
+        return np.take(np.partition(values, middle, axis=axis), [middle], axis=axis)
+    counts = np.count_nonzero(values > 0, axis=axis, keepdims=True)
+    ordered = np.sort(np.where(values > 0, values, np.inf), axis=axis)
+    found: NDArray[np.float64] = np.take_along_axis(ordered, np.maximum(counts - 1, 0) // 2, axis=axis)
+    return np.where(counts > 0, found, 0.0)
 
 
 def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return changes, raised to the root mean square along the axis where that is smallest: two runs are few samples."""
+    """Return changes, raised to the root mean square along the axis where that is smallest: two runs are few samples.
+
+    Short axes are few samples, too, and elements without a change, such as undefined ones, do not count.
+    """
     if not change.size or not change.ndim:
         return change
-    means: list[NDArray[np.float64]] = [
-        np.sqrt(np.mean(np.square(change), axis=axis, keepdims=True)) for axis in range(change.ndim)
-    ]
-    smallest = np.broadcast_to(means[0], change.shape)
-    for mean in means[1:]:
-        smallest = np.minimum(smallest, mean)
-    return np.maximum(change, smallest)
+    axes = tuple(axis for axis in range(change.ndim) if change.shape[axis] >= _FEWEST_FOR_MEAN)
+    means = [np.broadcast_to(_root_mean_square(change, axis), change.shape) for axis in (axes or (None,))]
+    return np.maximum(change, np.minimum.reduce(means))
+
+
+def _root_mean_square(values: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
+    """Return the root mean square of the elements that are not 0 along an axis, which stays with length 1, or of all elements."""
+    count = np.count_nonzero(values, axis=axis, keepdims=True)
+    mean: NDArray[np.float64] = np.sqrt(np.square(values).sum(axis=axis, keepdims=True) / np.maximum(count, 1))
+    return mean
 
 
 def _float_inputs(launch: Launch) -> list[NDArray[Any]]:

@@ -197,6 +197,35 @@ def test_a_kernel_without_a_reference_is_bounded_by_its_response_to_its_inputs()
     assert error.max() < 1000 * UNIT_ROUNDOFF
 
 
+def test_cancelled_sums_beside_short_axes_and_undefined_elements_keep_the_typical_bound() -> None:
+    x = np.random.default_rng(5).normal(size=(400, 2, 64)).astype(np.float32)
+    x[:200] = 0.0
+    _, launch = kernel("sum(x, axis=2)", x=x, shape=(400, 2))
+
+    def run(case: Launch) -> dict[str, NDArray[Any]]:
+        return {"y": buffer(case, "x").data.astype(np.float64).sum(axis=2).astype(np.float32)}
+
+    runs = [run(perturbed_launch(launch, number)) for number in range(2)]
+    error = bounds_of_runs(launch, run(launch), runs)["y"].allowed()[200:]
+
+    reversed_sums = np.add.accumulate(x[200:, :, ::-1], axis=2, dtype=np.float32)[:, :, -1]
+    assert error.min() > 0.4 * np.median(error)
+    assert (np.abs(reversed_sums - x[200:].astype(np.float64).sum(axis=2)) <= error).all()
+
+
+def test_undefined_elements_have_the_bound_of_the_defined_ones() -> None:
+    rng = np.random.default_rng(6)
+    exact = rng.normal(size=100)
+    exact[::4] = np.nan  # the reference multiplies infinity by a zero of the padding
+    zeros = np.zeros(100)
+    own = OutputBound(np.full(100, 6.0), zeros, zeros, exact=exact)
+    of_runs = OutputBound(np.full(100, 2.0), zeros, zeros)
+
+    completed = own.completed(of_runs, rng.normal(size=100).astype(np.float32))
+
+    np.testing.assert_array_equal(completed.scale, np.full(100, 6.0))
+
+
 def test_a_reference_that_ignores_a_scalar_bounds_no_output() -> None:
     description, launch = kernel("x * 1.5", x=np.linspace(1, 2, 50))
     x = np.linspace(1, 2, 50).astype(np.float32)
