@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.arch.model import InstructionDecoder
 
 _DWORD = 4
-_LONGEST_INSTRUCTION = 16
+_LONGEST_INSTRUCTION, _USUAL_INSTRUCTION = 16, 8
+_SCALES = b"\xac\xd3"
+"""Upper half of the first word of the only longer instruction, a scaled product; the library does not compare it."""
 _LITERAL = 255
 """Operand number of the constant that follows the instruction."""
 _NO_SCALAR_BASE = 0x7F
@@ -29,8 +31,9 @@ def decode_instruction(code: bytes, decoder: InstructionDecoder) -> tuple[str, i
     """Return text and size in bytes of the first instruction in `code`; `.long` for bytes that do not decode."""
     from tinygrad.renderer.amd import decode_inst
 
+    longest = _LONGEST_INSTRUCTION if code[2:4] == _SCALES else _USUAL_INSTRUCTION
     try:
-        instruction = decode_inst(code[:_LONGEST_INSTRUCTION].ljust(_LONGEST_INSTRUCTION, b"\0"), decoder.tables)
+        instruction = decode_inst(code[:longest].ljust(longest, b"\0"), decoder.tables)
         size = instruction.size()
         text = _text(instruction, decoder)
     except (ValueError, AssertionError, RuntimeError):  # raised by tinygrad for invalid encodings

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MTBUF = 0b111010
 _VARIANT_MARKERS = frozenset({249, 250, 255})
 """Operands that announce SDWA, DPP and a literal; other fields with these values only cost time."""
+_SCALED_PRODUCT, _SCALES, _UPPER_HALF = "VOP3PX2", 0xD3AC, 16
+"""Layout of two pairs of words, and the upper half of its first word."""
 _WORD_BITS, _LOWER_BITS = 32, 23
 """Bits of a word, and of its part below the field that tells encodings apart."""
 
@@ -118,7 +120,10 @@ def _decoded(window: bytes) -> Any:
         from tinygrad.runtime.autogen.amd.cdna.ins import MTBUF
 
         return MTBUF.from_bytes(window)
-    for layout in _candidates(int.from_bytes(window[:4], "little") >> _LOWER_BITS):
+    word = int.from_bytes(window[:4], "little")
+    for layout in _candidates(word >> _LOWER_BITS):
+        if layout.__name__ == _SCALED_PRODUCT and word >> _UPPER_HALF != _SCALES:
+            continue  # the library does not compare the first pair of words of a scaled product
         if _matches(window, layout):
             return _instance(layout, window)
     raise ValueError("no layout matches")

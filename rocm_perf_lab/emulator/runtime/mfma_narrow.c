@@ -6,18 +6,19 @@
 
 enum { MAX_M = 32, MAX_DEPTH = 128, PER_LANE = 32, HALF_LANE = 16, SCALE_BIAS = 127, SCALE_NAN = 0xff };
 
-struct narrow { int bits, mantissa, bias; };
-static const struct narrow narrows[RPL_NARROW_FORMATS] = {{8, 3, 7}, {8, 2, 15}, {6, 3, 1}, {6, 2, 3}, {4, 1, 1}};
+struct narrow { int bits, mantissa_bits, bias; uint32_t size, mantissa; };  // masks without the sign
+static const struct narrow narrows[RPL_NARROW_FORMATS] = {
+  {8, 3, 7, 0x7f, 7}, {8, 2, 15, 0x7f, 3}, {6, 3, 1, 0x1f, 7}, {6, 2, 3, 0x1f, 3}, {4, 1, 1, 7, 1}};
 
 static float to_float(uint32_t bits, int format) {
   const struct narrow *n = &narrows[format];
-  uint32_t size = bits & ((1u << (n->bits - 1)) - 1), mantissa = size & ((1u << n->mantissa) - 1), exponent = size >> n->mantissa;
+  uint32_t size = bits & n->size, mantissa = size & n->mantissa, exponent = size / (n->mantissa + 1);
   float value;
   if (format == RPL_E4M3 && size == 0x7f) value = NAN;
   else if (format == RPL_E5M2 && size >= 0x7c) value = mantissa ? NAN : INFINITY;
-  else if (exponent) value = ldexpf((float)(mantissa | 1u << n->mantissa), (int)exponent - n->bias - n->mantissa);
-  else value = ldexpf((float)mantissa, 1 - n->bias - n->mantissa);
-  return bits >> (n->bits - 1) & 1 ? -value : value;
+  else if (exponent) value = ldexpf((float)(mantissa + n->mantissa + 1), (int)exponent - n->bias - n->mantissa_bits);
+  else value = ldexpf((float)mantissa, 1 - n->bias - n->mantissa_bits);
+  return bits > n->size ? -value : value;
 }
 
 static int depth_of(int element, int group, int depth, int format) {
@@ -33,7 +34,7 @@ static void load(const struct rpl_wave *w, int row, int m, int depth, int format
       int bit = e * bits, at = bit % 32;
       uint64_t word = w->vgpr[row + bit / 32][l];
       if (at + bits > 32) word |= (uint64_t)w->vgpr[row + bit / 32 + 1][l] << 32;
-      out[l % m][depth_of(e, l / m, depth, format)] = to_float((uint32_t)(word >> at) & ((1u << bits) - 1), format);
+      out[l % m][depth_of(e, l / m, depth, format)] = to_float((uint32_t)(word >> at) & (2 * narrows[format].size + 1), format);
     }
 }
 
@@ -48,7 +49,7 @@ static float scaled_sum(float before, float block, uint32_t scale_a, uint32_t sc
 
 int rpl_mfma_narrow(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, int m, int k, int format_a,
                     int format_b, int scale_a, uint32_t scale_bits_a, int byte_a, int scale_b, uint32_t scale_bits_b, int byte_b) {
-  if (format_a >= RPL_NARROW_FORMATS || format_b >= RPL_NARROW_FORMATS)
+  if ((unsigned)format_a >= RPL_NARROW_FORMATS || (unsigned)format_b >= RPL_NARROW_FORMATS)
     return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)format_b << 8 | (uint64_t)format_a);
   float a[MAX_M][MAX_DEPTH], b[MAX_M][MAX_DEPTH];
   uint32_t out[MAX_M * MAX_M / RPL_LANES][RPL_LANES];
@@ -66,6 +67,6 @@ int rpl_mfma_narrow(struct rpl_wave *w, int inst, int dst, int src_a, int src_b,
       }
       out[reg][lane] = rpl_bits32(sum);
     }
-  memcpy(w->vgpr[dst], out, (size_t)(m * m / RPL_LANES) * sizeof out[0]);
+  memcpy(w->vgpr[dst], out, (size_t)(m * m / RPL_LANES) * sizeof out[0]);  // NOLINT(clang-analyzer-unix.cstring.UninitializedRead): all rows are set
   return 0;
 }

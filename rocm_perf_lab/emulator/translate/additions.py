@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.values import Value, constant
+from rocm_perf_lab.emulator.translate.rounding import to_bfloat, to_half
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
-
-_F16_DROPPED, _F16_REBIAS = 13, 112
-_QUIET = {"f16": 0x7E00, "bf16": 0x40}
 
 
 def _truth_table(bits: int) -> Callable[[Builder, VectorOperation], Value]:
@@ -76,43 +74,6 @@ def _converted_pair(convert: Callable[[Builder, Value], Value]) -> Callable[[Bui
     return pair
 
 
-def _to_bfloat(builder: Builder, word: Value) -> Value:
-    """Return the bits of a float32 rounded to bfloat16."""
-    upper = builder.binary(">>", word, constant(16))
-    odd = builder.binary("&", upper, constant(1))
-    rounded = builder.binary(">>", builder.binary("+", builder.binary("+", word, constant(0x7FFF)), odd), constant(16))
-    return builder.select(_is_nan(builder, word), builder.binary("|", upper, constant(_QUIET["bf16"])), rounded)
-
-
-def _to_half(builder: Builder, word: Value) -> Value:
-    """Return the bits of a float32 rounded to float16, by integer arithmetic."""
-    sign = builder.binary("&", builder.binary(">>", word, constant(16)), constant(0x8000))
-    size = builder.binary("&", word, constant(0x7FFFFFFF))
-    rebiased = builder.binary("-", size, constant(_F16_REBIAS << 23))
-    normal = _rounded_shift(builder, rebiased, constant(_F16_DROPPED))
-    exponent = builder.binary(">>", size, constant(23))
-    mantissa = builder.binary("|", builder.binary("&", size, constant(0x7FFFFF)), constant(0x800000))
-    distance = builder.binary("-", constant(_F16_REBIAS + 1 + _F16_DROPPED), exponent)
-    shift = builder.intrinsic("umin", [distance, constant(25)], kind="u", bits=32)  # to zero: all of the 24 bits, and the tie
-    small = _rounded_shift(builder, mantissa, shift)
-    result = builder.select(builder.compare("<", exponent, constant(_F16_REBIAS + 1)), small, normal)
-    result = builder.intrinsic("umin", [result, constant(0x7C00)], kind="u", bits=32)
-    result = builder.select(_is_nan(builder, word), constant(_QUIET["f16"]), result)
-    return builder.binary("|", sign, result)
-
-
-def _rounded_shift(builder: Builder, value: Value, shift: Value) -> Value:
-    """Return `value` >> `shift`, rounded to nearest even."""
-    one = constant(1)
-    odd = builder.binary("&", builder.shift_in_range(">>", value, shift), one)
-    half = builder.binary("-", builder.shift_in_range("<<", one, builder.binary("-", shift, one)), one)
-    return builder.shift_in_range(">>", builder.binary("+", builder.binary("+", value, half), odd), shift)
-
-
-def _is_nan(builder: Builder, word: Value) -> Value:
-    return builder.compare(">", builder.binary("&", word, constant(0x7FFFFFFF)), constant(0x7F800000))
-
-
 def _saturated_shifts(lowest: int, highest: int) -> Callable[[Builder, VectorOperation], Value]:
     """Return V_ASHR_PK: both sources, shifted right and saturated to bytes."""
 
@@ -138,8 +99,8 @@ ADDITIONS: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_PK_MINIMUM3_F16": _packed_minmax3("minimum"),
     "V_PK_MAXIMUM3_F16": _packed_minmax3("maximum"),
     "V_CVT_F32_BF16": _widened_bfloat,
-    "V_CVT_PK_BF16_F32": _converted_pair(_to_bfloat),
-    "V_CVT_PK_F16_F32": _converted_pair(_to_half),
+    "V_CVT_PK_BF16_F32": _converted_pair(to_bfloat),
+    "V_CVT_PK_F16_F32": _converted_pair(to_half),
     "V_ASHR_PK_I8_I32": _saturated_shifts(-128, 127),
     "V_ASHR_PK_U8_I32": _saturated_shifts(0, 255),
 }

@@ -14,6 +14,7 @@ from rocm_perf_lab.emulator.translate import division
 from rocm_perf_lab.emulator.translate.additions import ADDITIONS
 from rocm_perf_lab.emulator.translate.float_modes import clamped, flushed_output
 from rocm_perf_lab.emulator.translate.removals import REMOVALS
+from rocm_perf_lab.emulator.translate.scaled_conversions import SCALED_CONVERSIONS
 from rocm_perf_lab.emulator.translate.small_floats import pair_to_small, small_to_float, stochastic_to_small
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
@@ -208,4 +209,5 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_FMA_MIXHI_F16": _mixed_fma(half="high"),
     **ADDITIONS,
     **REMOVALS,
+    **SCALED_CONVERSIONS,
 }

@@ -55,6 +55,11 @@ def _format(operation: VectorOperation, name: str) -> SmallFloat:
     return _FORMATS[variant, name]
 
 
+def widened(builder: Builder, operation: VectorOperation, byte: Value, name: str) -> Value:
+    """Return the value of a byte in the format `FP8` or `BF8` of the architecture."""
+    return _to_float32(builder, byte, _format(operation, name))
+
+
 def small_to_float(name: str, *, packed: bool) -> Callable[[Builder, VectorOperation], Value]:
     """Return V_CVT_F32_FP8 or a similar operation; SDWA has selected the byte or the pair of bytes."""
 

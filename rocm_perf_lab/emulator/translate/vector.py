@@ -36,7 +36,7 @@ _MIXED_HALF = re.compile(r"V_(MAD|FMA)_MIX(LO|HI)_F16")
 """Operations that clamp the written half themselves."""
 _KEEPS_UPPER_HALF = re.compile(
     r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16"
-    r"|BITOP3_B16|ASHR_PK_[IU]8_I32)"
+    r"|BITOP3_B16|ASHR_PK_[IU]8_I32|CVT_SCALEF32_F16_(FP8|BF8))"
 )
 """16-bit operations introduced with gfx9, which write half a register; older ones clear the upper half."""
 

@@ -19,6 +19,8 @@ from tests.builders.waves import WaveBench
 from tests.emulator.opcodes import test_matrices as matrices
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from rocm_perf_lab.toolchain.code_object import CodeObject
@@ -36,7 +38,7 @@ DENSE = {
     "f32_32x32x4bf16": "f32_32x32x4_bf16", "f32_16x16x8bf16": "f32_16x16x8_bf16",
 }  # fmt: skip
 """Name of the matrix instruction -> its shape in the notation of gfx942."""
-UNFUSED = {
+UNFUSED: dict[str, Callable[..., tuple[Any, Any, Any]]] = {
     "v_mac_f32 v20, v0, v2": lambda a, b, c, old: (a, b, old),
     "v_mac_f32_e64 v20, v0, v2": lambda a, b, c, old: (a, b, old),
     "v_mad_f32 v20, v0, v2, v4": lambda a, b, c, old: (a, b, c),
@@ -52,7 +54,12 @@ FENCES = ["buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_invl2", "buffer_wbl2"]
 
 @pytest.fixture(scope="module")
 def snippets() -> Snippets:
-    return Snippets([*map(text_of, DENSE), *UNFUSED, *DOTS, *LOADS, *FENCES], architecture=ARCHITECTURE)
+    return Snippets(texts(), architecture=ARCHITECTURE)
+
+
+def texts() -> list[str]:
+    """Return the tested instructions."""
+    return [*map(text_of, DENSE), *UNFUSED, *DOTS, *LOADS, *FENCES]
 
 
 def text_of(name: str) -> str:

@@ -9,9 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.isa.decode import decode_one
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.program import DEFAULT_MODE
 from rocm_perf_lab.emulator.structures import LANES, FaultKind, WaveStatus
-from tests.builders.opcodes import Row, Snippets, assert_same, check_integers, edge_floats, edge_integers, pairs
+from tests.builders.opcodes import Row, Snippets, assemble, assert_same, check_integers, edge_floats, edge_integers, pairs
 from tests.builders.waves import WaveBench
 from tests.emulator.opcodes import test_matrices as matrices
 
@@ -73,10 +75,23 @@ OTHERS = [
 
 @pytest.fixture(scope="module")
 def snippets() -> Snippets:
+    return Snippets(texts(), architecture=ARCHITECTURE)
+
+
+def texts() -> list[str]:
+    """Return the tested instructions."""
     dense = [matrices.dense_text(name, files) for name in DENSE for files in ("vvvv", "aaaa")]
     small = [matrices.dense_text(name) for name in SMALL]
-    texts = [*(row.text for row in INTEGERS), *dense, *small, *CONVERSIONS, *LOADED, *OTHERS, *(p.text for p in NARROW)]
-    return Snippets(texts, architecture=ARCHITECTURE)
+    return [
+        *(row.text for row in INTEGERS),
+        *dense,
+        *small,
+        *CONVERSIONS,
+        *LOADED,
+        *OTHERS,
+        *(p.text for p in NARROW),
+        *(scaled_text(*c) for c in SCALED_CONVERSIONS),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +122,7 @@ def test_the_table_of_halves_keeps_the_other_half(snippets: Snippets) -> None:
 @pytest.mark.parametrize("mode", ["snippets", "truncating"])
 def test_pairs_are_rounded_to_nearest_even_in_any_mode(text: str, mode: str, request: pytest.FixtureRequest) -> None:
     small = np.concatenate([edge_floats(np.float16), edge_floats(np.float16, seed=9)]).astype(np.float32)
-    near = (small[:, None] * np.float32([1, 1 + 2**-11, 1 - 2**-12, 1 + 2**-9, 2**-10])).ravel().astype(np.float32)
+    near = (small[:, None] * np.array([1, 1 + 2**-11, 1 - 2**-12, 1 + 2**-9, 2**-10], np.float32)).ravel().astype(np.float32)
     values = np.concatenate([edge_floats(np.float32), near])
     others = np.roll(values, 1)
     kind = CONVERSIONS[text]
@@ -199,6 +214,53 @@ def test_an_exchange_with_inactive_lanes_is_refused(snippets: Snippets) -> None:
         assert bench.fault.kind == FaultKind.UNSUPPORTED
 
 
+SCALED_TARGETS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": BF16}
+SCALED_SOURCES: dict[str, Any] = {"fp8": FP8, "bf8": BF8, "fp4": ml_dtypes.float4_e2m1fn}
+SCALED_CONVERSIONS = [
+    *((target, source, True, selected) for target in SCALED_TARGETS for source in SCALED_SOURCES
+      for selected in ((0, 1) if source != "fp4" else (0, 1, 2, 3))),
+    *((target, source, False, selected) for target in ("f32", "f16") for source in ("fp8", "bf8") for selected in range(4)),
+]  # fmt: skip
+"""Target, source, whether a pair is converted, and the selected word or byte."""
+
+
+def scaled_text(target: str, source: str, packed: bool, selected: int) -> str:
+    register = "v[20:21]" if target == "f32" and packed else "v20"
+    name = f"v_cvt_scalef32_{'pk_' if packed else ''}{target}_{source}"
+    return f"{name} {register}, v0, v2" + (f" op_sel:[{selected & 1},{selected >> 1},0]" if selected else "")
+
+
+@pytest.mark.parametrize(("target", "source", "packed", "selected"), SCALED_CONVERSIONS)
+def test_small_floats_are_widened_with_the_exponent_of_a_scale(
+    snippets: Snippets, target: str, source: str, packed: bool, selected: int
+) -> None:
+    rng = np.random.default_rng(selected)
+    words = np.concatenate(
+        [np.arange(256, dtype=np.uint32) * np.uint32(0x01010101), rng.integers(0, 1 << 32, 768, dtype=np.uint32)]
+    )
+    exponents = rng.choice([0, 1, 100, 118, 126, 127, 128, 133, 200, 253, 254, 255], len(words)).astype(np.uint32)
+    scales = exponents << np.uint32(23) | rng.integers(0, 1 << 23, len(words), dtype=np.uint32) | np.uint32(1)
+    text = scaled_text(target, source, packed, selected)
+    outcome = snippets.run(text, {0: words, 2: scales, 20: np.full(len(words), 0x12345678, np.uint32)})
+
+    bits = 4 if source == "fp4" else 8
+    first = 16 * selected if packed and bits == 8 else 8 * selected
+    factor = np.where(exponents == 255, np.nan, 2.0 ** (exponents.astype(np.float64) - 127))
+    for part in range(2 if packed else 1):
+        codes = (words >> np.uint32(first + bits * part) & np.uint32((1 << bits) - 1)).astype(np.uint8)
+        with np.errstate(all="ignore"):
+            exact = codes.view(SCALED_SOURCES[source]).astype(np.float64) * factor
+            expected = exact.astype(np.float32).astype(SCALED_TARGETS[target]).astype(np.float32)
+        if target == "f32":
+            actual = outcome.row(20 + part, np.float32)
+        else:
+            halves = (outcome.row(20) >> np.uint32(16 * part)).astype(np.uint16)
+            actual = halves.view(SCALED_TARGETS[target]).astype(np.float32)
+        assert_same(text, actual, expected, [words, scales])
+    if target == "f16" and not packed:
+        assert set(outcome.row(20)[: len(words)] >> 16) == {0x1234}
+
+
 # ---- memory ----
 
 
@@ -285,6 +347,16 @@ def test_products_of_bytes_use_the_formats_of_the_open_compute_project(
     run = matrices.run_dense(snippets, name, matrices.dense_text(name))
 
     np.testing.assert_array_equal(run.d, (matrices.multiplied(run.a, run.b) + run.c).astype(np.float32))
+
+
+def test_an_instruction_before_a_narrow_product_is_not_part_of_it() -> None:
+    product = NARROW[0].text
+    for text in ("v_mov_b32_e32 v0, v1", "v_add3_u32 v0, v1, v2, v3", "global_load_dword v0, v[2:3], off"):
+        code = assemble([text, product], ARCHITECTURE)
+        first = decode_one(code, 0, instruction_set(ARCHITECTURE))
+        second = decode_one(code[first.size :], first.size, instruction_set(ARCHITECTURE))
+        assert first.text.split()[0] == text.split()[0]
+        assert (first.size + second.size, second.mnemonic) == (len(code), "V_MFMA_F32_16X16X128_F8F6F4")
 
 
 def test_sums_of_64_products_of_bytes_do_not_overflow(snippets: Snippets) -> None:

@@ -23,6 +23,7 @@ from rocm_perf_lab.emulator.program import decode_program
 from rocm_perf_lab.emulator.translate.function import kernel_ir
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.opcodes import assemble, assemble_end
+from tests.emulator.architectures import test_cdna2, test_cdna4
 from tests.emulator.opcodes import test_matrices
 from tests.emulator.opcodes.test_completeness import TABLES
 
@@ -142,6 +143,22 @@ def test_absent_instructions_are_not_in_the_coverage_table(architecture: str) ->
     assert own <= listed
     assert [name for name in listed - own if re.fullmatch(parameters.absent, name)] == []
     assert len([o for o in opcodes(architecture) if o.how != UNSUPPORTED]) > 1500
+
+
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_every_arithmetic_opcode_that_the_reference_lacks_is_in_a_table(architecture: str) -> None:
+    own_tests = {"gfx90a": test_cdna2, "gfx950": test_cdna4}[architecture]
+    code, isa = assemble(own_tests.texts(), architecture), instruction_set(architecture)
+    tested, address = set(), 0
+    while address < len(code):
+        instruction = decode_one(code[address : address + 20], address, isa)
+        tested.add(instruction.mnemonic)
+        address += instruction.size
+
+    lacks = {o.mnemonic for o in opcodes(architecture) if o.how != UNSUPPORTED} - {o.mnemonic for o in opcodes(REFERENCE)}
+
+    assert lacks
+    assert sorted(lacks - tested) == []
 
 
 def test_an_architecture_without_parameters_is_refused_with_the_list_of_others() -> None:
