@@ -355,7 +355,7 @@ def test_an_instruction_before_a_narrow_product_is_not_part_of_it() -> None:
         code = assemble([text, product], ARCHITECTURE)
         first = decode_one(code, 0, instruction_set(ARCHITECTURE))
         second = decode_one(code[first.size :], first.size, instruction_set(ARCHITECTURE))
-        assert first.text.split()[0] == text.split()[0]
+        assert first.text.startswith(text.split()[0])
         assert (first.size + second.size, second.mnemonic) == (len(code), "V_MFMA_F32_16X16X128_F8F6F4")
 
 
