@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 SPELLED := README.md CHANGELOG.md docs skill conf templates rocm_perf_lab hydra_plugins benchmarks tests
 # The rows of emulator-coverage.md are mnemonics.
-PROSE := README.md $(filter-out docs/emulator-coverage.md,$(wildcard docs/*.md)) $(wildcard skill/*.md)
+PROSE := README.md $(filter-out docs/emulator-coverage%,$(wildcard docs/*.md)) $(wildcard skill/*.md)
 
 # uv installs several times faster than pip, which is the fallback.
 define install

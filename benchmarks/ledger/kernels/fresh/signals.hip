@@ -53,16 +53,16 @@ extern "C" __global__ void __launch_bounds__(256) autocorrelation(const float2* 
 
 // Substitution rounds with tables in LDS, as AES is written for CPUs; the state decides the address.
 extern "C" __global__ void __launch_bounds__(256) cipher_blocks(const unsigned* __restrict__ tables, uint4* __restrict__ blocks, uint4 key, int rounds) {
-  __shared__ unsigned te[1024];
-  for (int k = threadIdx.x; k < 1024; k += 256) te[k] = tables[k];
+  __shared__ unsigned enc[1024];
+  for (int k = threadIdx.x; k < 1024; k += 256) enc[k] = tables[k];
   __syncthreads();
   const int i = blockIdx.x * 256 + threadIdx.x;
   uint4 s = blocks[i];
   for (int r = 0; r < rounds; ++r) {
-    const unsigned a = te[s.x & 255] ^ te[256 + (s.y >> 8 & 255)] ^ te[512 + (s.z >> 16 & 255)] ^ te[768 + (s.w >> 24)] ^ key.x;
-    const unsigned b = te[s.y & 255] ^ te[256 + (s.z >> 8 & 255)] ^ te[512 + (s.w >> 16 & 255)] ^ te[768 + (s.x >> 24)] ^ key.y;
-    const unsigned c = te[s.z & 255] ^ te[256 + (s.w >> 8 & 255)] ^ te[512 + (s.x >> 16 & 255)] ^ te[768 + (s.y >> 24)] ^ key.z;
-    const unsigned d = te[s.w & 255] ^ te[256 + (s.x >> 8 & 255)] ^ te[512 + (s.y >> 16 & 255)] ^ te[768 + (s.z >> 24)] ^ key.w;
+    const unsigned a = enc[s.x & 255] ^ enc[256 + (s.y >> 8 & 255)] ^ enc[512 + (s.z >> 16 & 255)] ^ enc[768 + (s.w >> 24)] ^ key.x;
+    const unsigned b = enc[s.y & 255] ^ enc[256 + (s.z >> 8 & 255)] ^ enc[512 + (s.w >> 16 & 255)] ^ enc[768 + (s.x >> 24)] ^ key.y;
+    const unsigned c = enc[s.z & 255] ^ enc[256 + (s.w >> 8 & 255)] ^ enc[512 + (s.x >> 16 & 255)] ^ enc[768 + (s.y >> 24)] ^ key.z;
+    const unsigned d = enc[s.w & 255] ^ enc[256 + (s.x >> 8 & 255)] ^ enc[512 + (s.y >> 16 & 255)] ^ enc[768 + (s.z >> 24)] ^ key.w;
     s = make_uint4(a, b, c, d);
   }
   blocks[i] = s;
