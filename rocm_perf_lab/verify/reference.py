@@ -19,6 +19,7 @@ from rocm_perf_lab.core.expressions import evaluate, evaluate_array
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import ScalarArgument
 from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.verify.rounding import PerturbedArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,7 +128,7 @@ def _shaped(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArra
     if name not in outputs:
         raise KernelReferenceError(f"{name!r} is not an output", where=where, hint=f"outputs: {', '.join(outputs)}")
     expected = buffers[name].data
-    array = np.asarray(value)
+    array = value if isinstance(value, PerturbedArray) else np.asarray(value)
     if array.shape != expected.shape:
         raise KernelReferenceError(
             f"the reference of {name!r} has shape {array.shape}, the output {expected.shape}",

@@ -66,6 +66,11 @@ def test_a_copy_is_exact() -> None:
     assert not allowed("reshape(x, (4,))", x=[0.1, 3.0, -5.0, 1e30]).any()
 
 
+@pytest.mark.parametrize("reference", ["abs(x)", "-x", "maximum(x, 1)", "where(x > 0, 1.0, 0.0)"])
+def test_operations_without_rounding_are_exact(reference: str) -> None:
+    assert not allowed(reference, x=[0.1, -3.0, 0.0, 1e30]).any()
+
+
 def test_integers_are_exact() -> None:
     assert not allowed("x * 3 + 1", x=[1, 2, 100_000], dtype="i32").any()
 
