@@ -3,12 +3,17 @@
 import atexit
 import gc
 import os
+from unittest.mock import patch
 
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 settings.register_profile("fast", deadline=None, derandomize=True, print_blob=False, max_examples=30)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+# Hypothesis mixes constants of the loaded modules into its examples, also with `derandomize`; which modules a worker has loaded
+# depends on the order of the tests.
+patch.object(providers, "is_local_module_file", return_value=False).start()
 
 
 def pytest_sessionfinish() -> None:

@@ -42,6 +42,8 @@ _OVERHANG = 1 << 20
 """By which an instruction may end after its wavefront."""
 _MUCH_ISSUE = 0.02
 """Share of the time from which it matters whether instructions beside the binding unit depend on each other."""
+_ROUNDING = 1e-6
+"""Clocks that differences of fractions leave where nothing is lost."""
 _LAUNCH_CLOCKS = 400
 """From the end of a wavefront to the start of the next one on an empty SIMD, at most: 56 to 304 clocks between workgroups in
 MI300X thread traces. A longer gap is a slot that other wavefronts of its workgroup still hold."""
@@ -196,7 +198,7 @@ def _lost(exposed: ExposedWaits, rows: Sequence[InstructionRow], span: int, empt
         clocks = exposed.clocks[number]
         total = float(clocks.sum()) + empty.get(cause, 0)
         gain = float(exposed.gain[number]) + empty.get(cause, 0)
-        if total < 1:
+        if total < _ROUNDING:
             continue
         largest = [place for place in np.argsort(-clocks, kind="stable")[:_PLACES].tolist() if clocks[place] > 0]
         places = tuple(LostPlace(rows[p] if p < len(rows) else None, float(clocks[p]) / span) for p in largest)

@@ -227,6 +227,15 @@ def test_loops_separate_prologue_and_epilogue() -> None:
     assert (result.phases.prologue, result.phases.loops, result.phases.epilogue) == (0.6, 0.32, 0.08)
 
 
+def test_losses_below_one_clock_count() -> None:
+    # The vector load issues in four of five clocks; the first one counts half as dependence, half as overhead.
+    traced = Traced([S_LOAD, LOAD]).wave([(1, 0, 0, 0), (2, 0, 0, 0)]).wave([(1, 0, 0, 4)], slot=1, begin=1)
+    budget = checked(budget_of(traced.trace()))
+
+    assert budget.span == 5
+    assert {str(one.cause): one.share for one in budget.lost} == pytest.approx({"dependency": 0.1, "instruction_overhead": 0.1})
+
+
 CODE = [S_LOAD, S_WAIT, LOAD, V_WAIT, FMA, SALU, MFMA, READ, DS_READ, SPILL, ATOMIC, STORE, BARRIER, SLEEP, DEPCTR, BACK, END]
 STEPS = st.lists(
     st.tuples(st.integers(1, len(CODE)), st.integers(0, 30), st.integers(0, 200), st.integers(0, 60)).map(
