@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rocm_perf_lab.core.errors import LabError
+
 
 def resource_dir(name: str) -> Path:
     """Return a directory of rocm-perf-lab, in the wheel or at the top of a checkout.
@@ -20,14 +22,63 @@ def resource_dir(name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the cache directory (`ROCM_PERF_LAB_CACHE` overrides it); create it if necessary."""
+    """Return the cache directory (`ROCM_PERF_LAB_CACHE` overrides it); create it if necessary.
+
+    Without a home directory that can be written, as in containers that run as another user, it is a private directory below the
+    directory for temporary files.
+
+    Raises:
+        LabError: No directory can be used.
+    """
+    import os
+
+    override = os.environ.get("ROCM_PERF_LAB_CACHE")
+    if not override:
+        return _cache_of_user() or _temporary_cache()
+    path = Path(override)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(
+            f"the cache directory cannot be created: {error.strerror}", where=override, hint="correct ROCM_PERF_LAB_CACHE"
+        ) from error
+    return path
+
+
+def _cache_of_user() -> Path | None:
+    """Return the cache below the home directory, or None if there is no place for one."""
     import os
 
     from platformdirs import user_cache_path
 
-    override = os.environ.get("ROCM_PERF_LAB_CACHE")
-    path = Path(override) if override else user_cache_path("rocm-perf-lab")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path = user_cache_path("rocm-perf-lab")
+        if not path.is_absolute():  # some versions of platformdirs return "~/.cache" for a user without a home directory
+            return None
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
+        return None
+    return path if os.access(path, os.W_OK | os.X_OK) else None
+
+
+def _temporary_cache() -> Path:
+    """Return a directory for this user only: entries of other users could be wrong."""
+    import os
+    import stat
+    import tempfile
+
+    path = Path(tempfile.gettempdir()) / f"rocm-perf-lab-{os.geteuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except OSError:
+        status = None
+    if status is None or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise LabError(
+            "there is no place for cached files: the home directory cannot be written",
+            where=str(path),
+            hint="set ROCM_PERF_LAB_CACHE to a directory",
+        )
     return path
 
 
