@@ -42,7 +42,7 @@ class OccupancyRequest:
         mode: One of the modes of the target; if None it follows from `wave_size` and `workgroup_processor`.
         wave_size: Lanes of a wavefront, if known.
         workgroup_processor: Whether workgroups use both CUs of a WGP (RDNA), if known.
-        waves_per_eu_max: Upper end of an `amdgpu_waves_per_eu` attribute.
+        waves_per_eu_max: Upper end of an `amdgpu_waves_per_eu` attribute, which the compiler ignores if a workgroup needs more.
     """
 
     vgprs: int
@@ -224,8 +224,23 @@ def _workgroup_slots(in_group: int, limits: WaveLimits, pool: LdsPool) -> int:
 
 
 def _wave_slots(limits: WaveLimits, request: OccupancyRequest) -> int:
-    cap = request.waves_per_eu_max
-    return limits.max_waves_per_simd if cap is None else min(cap, limits.max_waves_per_simd)
+    cap, most = request.waves_per_eu_max, limits.max_waves_per_simd
+    if cap is None or cap >= most:
+        return most
+    return min(most, limits.vgprs_per_lane // max(1, _round_up(_padded_vgprs(limits, cap), limits.vgpr_granule)))
+
+
+def _padded_vgprs(limits: WaveLimits, waves: int) -> int:
+    """Return the VGPRs that the compiler allocates at least, so that no more wavefronts run; 0 if no number achieves it."""
+    granule = limits.vgpr_granule
+
+    def most_vgprs(waves_per_simd: int) -> int:
+        return limits.vgprs_per_lane // waves_per_simd // granule * granule
+
+    waves = max(waves, limits.vgprs_per_lane // limits.max_addressable_vgprs)
+    if most_vgprs(waves) == most_vgprs(limits.max_waves_per_simd):
+        return 0
+    return 1 + min(most_vgprs(waves) - granule, most_vgprs(waves + 1))
 
 
 def _limiter(by_limit: Mapping[Limiter, float]) -> Limiter:
