@@ -170,25 +170,28 @@ int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offse
   return 0;
 }
 
-// CDNA4 ISA, "Transpose loads": each lane reads 64 bits; 16 lanes hold a matrix with 64 / bits rows of 16 elements, of which a lane
-// receives a column.
+// CDNA4 ISA, "MFMA Transpose Load from LDS": each lane reads 64 bits, or 96 for elements of 6 bits; 16 lanes hold a matrix with
+// rows of 16 elements, of which a lane receives a column.
 int rpl_lds_load_transposed(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int bits) {
-  enum { GROUP = 16, READ_BITS = 64 };
-  uint64_t lanes = rpl_exec(w), read[RPL_LANES];
-  uint32_t address[RPL_LANES], rows = READ_BITS / (uint32_t)bits, per_row = GROUP / rows;
-  if (lanes != RPL_ALL_LANES) return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 8, ~lanes, NULL, 0);
-  if (addresses_of(w, inst, RPL_LOAD, addr, offset, lanes, sizeof read[0], address)) return 1;
-  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, 2));
-  for (int l = 0; l < RPL_LANES; l++) memcpy(&read[l], w->lds + address[l], sizeof read[l]);
-  for (uint32_t l = 0; l < RPL_LANES; l++) {
-    uint64_t column = 0, mask = (1ull << bits) - 1;
+  enum { GROUP = 16 };
+  uint64_t lanes = rpl_exec(w);
+  uint32_t words = bits == 6 ? 3 : 2, width = (uint32_t)bits, rows = 32 * words / width, per_row = GROUP / rows;
+  uint32_t address[RPL_LANES], read[RPL_LANES][3 + 1] = {0}, column[RPL_LANES][3 + 1] = {0};  // fields may cross words
+  if (lanes != RPL_ALL_LANES) return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 4 * words, ~lanes, NULL, 0);
+  if (addresses_of(w, inst, RPL_LOAD, addr, offset, lanes, 4 * words, address)) return 1;
+  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, (int)words));
+  for (int l = 0; l < RPL_LANES; l++) memcpy(read[l], w->lds + address[l], 4 * words);
+  for (uint32_t l = 0; l < RPL_LANES; l++)
     for (uint32_t row = 0; row < rows; row++) {
-      uint32_t source = l / GROUP * GROUP + row * per_row + l % GROUP / rows;
-      column |= (read[source] >> (uint32_t)bits * (l % rows) & mask) << (uint32_t)bits * row;
+      uint32_t source = l / GROUP * GROUP + row * per_row + l % GROUP / rows, from = width * (l % rows), to = width * row;
+      uint64_t pair, merged;
+      memcpy(&pair, &read[source][from / 32], sizeof pair);
+      memcpy(&merged, &column[l][to / 32], sizeof merged);
+      merged |= (pair >> from % 32 & ((1ull << width) - 1)) << to % 32;
+      memcpy(&column[l][to / 32], &merged, sizeof merged);
     }
-    w->vgpr[dst][l] = (uint32_t)column;
-    w->vgpr[dst + 1][l] = (uint32_t)(column >> 32);
-  }
+  for (uint32_t word = 0; word < words; word++)
+    for (int l = 0; l < RPL_LANES; l++) w->vgpr[dst + (int)word][l] = column[l][word];
   return 0;
 }
 

@@ -86,9 +86,9 @@ int rpl_scalar_buffer_atomic(struct rpl_wave *w, int inst, int sdata, int srsrc,
 // LDS. Offsets of two-address forms are in bytes.
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
-// Stores the dwords of each lane from rows to consecutive addresses, the second half of loads into LDS.
+// Stores the dwords of each lane from rows to LDS, 4 or (three or four dwords) 16 bytes per lane; the second half of loads into LDS.
 int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base, int dwords);
-// Reads 64 bits per lane and transposes elements of `bits` among each 16 lanes; EXEC has to be all ones.
+// Reads 64 bits per lane (96 for elements of 6 bits) and transposes elements of `bits` among each 16 lanes; EXEC has to be all ones.
 int rpl_lds_load_transposed(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int bits);
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);

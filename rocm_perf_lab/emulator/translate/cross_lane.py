@@ -12,6 +12,7 @@ from rocm_perf_lab.emulator.structures import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_R
 from rocm_perf_lab.emulator.translate.indexing import indexed_operation, is_indexed
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
+from rocm_perf_lab.emulator.translate.scaled_conversions import ELEMENT_CONVERSIONS, convert_elements
 from rocm_perf_lab.emulator.translate.vector import translate_vector
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _emit(state: BlockState, instruction: Instruction) -> None:
         _matrix(state, instruction)
     elif swap := _LANE_SWAP.fullmatch(name):
         _swap_lanes(state, instruction, int(swap[1]))
+    elif name in ELEMENT_CONVERSIONS:
+        convert_elements(state, instruction)
     elif instruction.variant.startswith("DPP"):
         _with_permuted_source(state, instruction)
     else:

@@ -36,7 +36,7 @@ _TYPED = re.compile(r"(LOAD|STORE)_FORMAT_(D16_(?:HI_)?)?(XYZW|XYZ|XY|X)$")
 _PACKINGS = {None: 0, "D16_": 1, "D16_HI_": 2}
 """enum rpl_packing."""
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
-_LDS_TRANSPOSED = re.compile(r"DS_READ_B64_TR_B(8|16)$")
+_LDS_TRANSPOSED = re.compile(r"DS_READ_B(?:64|96)_TR_B(4|6|8|16)$")
 _LDS_EXCHANGE2 = re.compile(r"DS_WRXCHG2(ST64)?_RTN_B(32|64)$")
 _LDS_ADD_THREAD_ID = {"DS_READ_ADDTID_B32": "rpl_lds_load", "DS_WRITE_ADDTID_B32": "rpl_lds_store"}
 _ROW_OF_M0 = -1
@@ -184,7 +184,7 @@ def _loads_into_lds(instruction: Instruction) -> bool:
 
 
 def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: int) -> None:
-    """Store the loaded rows to LDS, contiguous from M0."""
+    """Store the loaded rows to LDS from M0."""
     if dwords == 2:
         raise UnsupportedSemantics("loads of two dwords into LDS")
     builder = state.scalar_builder

@@ -26,19 +26,19 @@ def to_half(builder: Builder, word: Value) -> Value:
     sign = builder.binary("&", builder.binary(">>", word, constant(16)), constant(0x8000))
     size = builder.binary("&", word, constant(0x7FFFFFFF))
     rebiased = builder.binary("-", size, constant(_F16_REBIAS << 23))
-    normal = _rounded_shift(builder, rebiased, constant(_F16_DROPPED))
+    normal = rounded_shift(builder, rebiased, constant(_F16_DROPPED))
     exponent = builder.binary(">>", size, constant(23))
     mantissa = builder.binary("|", builder.binary("&", size, constant(0x7FFFFF)), constant(0x800000))
     distance = builder.binary("-", constant(_F16_REBIAS + 1 + _F16_DROPPED), exponent)
     shift = builder.intrinsic("umin", [distance, constant(25)], kind="u", bits=32)  # to zero: all of the 24 bits, and the tie
-    small = _rounded_shift(builder, mantissa, shift)
+    small = rounded_shift(builder, mantissa, shift)
     result = builder.select(builder.compare("<", exponent, constant(_F16_REBIAS + 1)), small, normal)
     result = builder.intrinsic("umin", [result, constant(0x7C00)], kind="u", bits=32)
     result = builder.select(_is_nan(builder, word), constant(_QUIET["f16"]), result)
     return builder.binary("|", sign, result)
 
 
-def _rounded_shift(builder: Builder, value: Value, shift: Value) -> Value:
+def rounded_shift(builder: Builder, value: Value, shift: Value) -> Value:
     """Return `value` >> `shift`, rounded to nearest even."""
     one = constant(1)
     odd = builder.binary("&", builder.shift_in_range(">>", value, shift), one)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant, float_constant
+from rocm_perf_lab.emulator.translate.narrowing import FP16_OVERFLOW_BIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
 
 _SIZE, _SIGN = 0x7F, 0x80
-_FP16_OVERFLOW_BIT = 23
 _F32_MANTISSA, _F32_BIAS = 23, 127
 _F64_MANTISSA, _F64_BIAS = 52, 1023
 
@@ -83,7 +83,7 @@ def pair_to_small(name: str) -> Callable[[Builder, VectorOperation], Value]:
         numbers = [builder.reinterpret(operation.source(i), "f", 32) for i in (0, 1)]
         low, high = (builder.resize(_from_float32(builder, n, kind), 32, signed=False) for n in numbers)
         pair = builder.binary("|", low, builder.binary("<<", high, constant(8)))
-        return _inserted(builder, operation, pair, 16, 16 if operation.instruction.fields["opsel"] & 8 else 0)
+        return inserted(builder, operation, pair, 16, 16 if operation.instruction.fields["opsel"] & 8 else 0)
 
     return convert
 
@@ -100,12 +100,13 @@ def stochastic_to_small(name: str) -> Callable[[Builder, VectorOperation], Value
         finite = builder.intrinsic("is.fpclass", [value], kind="u", bits=1, extra=", i32 504")
         source = builder.select(finite, builder.reinterpret(moved, "f", 32), value)
         byte = builder.resize(_from_float32(builder, source, kind, toward_zero=True), 32, signed=False)
-        return _inserted(builder, operation, byte, 8, 8 * (operation.instruction.fields["opsel"] >> 2))
+        return inserted(builder, operation, byte, 8, 8 * (operation.instruction.fields["opsel"] >> 2))
 
     return convert
 
 
-def _inserted(builder: Builder, operation: VectorOperation, part: Value, bits: int, shift: int) -> Value:
+def inserted(builder: Builder, operation: VectorOperation, part: Value, bits: int, shift: int) -> Value:
+    """Return D0 with `bits` from `shift` replaced."""
     before = operation.read("D0", bits=32)
     assert before is not None
     kept = builder.binary("&", before, constant(~(((1 << bits) - 1) << shift)))
@@ -152,6 +153,6 @@ def _from_float32(builder: Builder, value: Value, kind: SmallFloat, *, toward_ze
     else:
         number = builder.select(builder.compare("==", number, constant(_SIGN)), constant(0), number)
     overflows = builder.binary("&&", builder.compare(">", size, constant(kind.largest, 64)),
-                               builder.binary("^", builder.mode_bit(_FP16_OVERFLOW_BIT), constant(1, 1)))  # fmt: skip
+                               builder.binary("^", builder.mode_bit(FP16_OVERFLOW_BIT), constant(1, 1)))  # fmt: skip
     number = builder.select(overflows, overflow, number)
     return builder.resize(builder.select(is_nan, nan, number), 8)

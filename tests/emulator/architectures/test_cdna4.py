@@ -66,8 +66,9 @@ OTHERS = [
     *(f"v_{name}3_f32 v20, v0, v2, v4" for name in ("minimum", "maximum")),
     *(f"v_pk_{name}3_f16 v20, v0, v2, v4" for name in ("minimum", "maximum")),
     "v_dot2_f32_bf16 v20, v0, v2, v4", "v_dot2c_f32_bf16 v20, v0, v2", "v_cvt_sr_fp8_f32 v20, v0, v2",
-    "v_permlane16_swap_b32 v20, v0", "v_permlane32_swap_b32 v20, v0", "ds_read_b64_tr_b16 v[20:21], v0 offset:64",
-    "ds_read_b64_tr_b8 v[20:21], v0 offset:64", "global_load_lds_dwordx4 v[0:1], off",
+    "v_permlane16_swap_b32 v20, v0", "v_permlane32_swap_b32 v20, v0",
+    *(f"ds_read_b64_tr_b{bits} v[20:21], v0 offset:64" for bits in (4, 8, 16)), "ds_read_b96_tr_b6 v[20:22], v0 offset:64",
+    "global_load_lds_dwordx4 v[0:1], off",
     "global_load_lds_dwordx3 v[0:1], off offset:16",
     "buffer_load_dwordx4 v2, s[4:7], 0 offen lds", "buffer_atomic_pk_add_bf16 v0, off, s[4:7], 0",
 ]  # fmt: skip
@@ -264,29 +265,38 @@ def test_small_floats_are_widened_with_the_exponent_of_a_scale(
 # ---- memory ----
 
 
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [4, 6, 8, 16])
 def test_transposing_loads_return_columns(snippets: Snippets, bits: int) -> None:
-    """16 lanes read rows of a matrix with 16 columns, in pieces of 8 bytes; lane n of them receives column n."""
-    kind = np.dtype(f"u{bits // 8}")
-    rows = 64 // bits
-    matrix = np.random.default_rng(bits).integers(0, 1 << bits, (4, rows, 16)).astype(kind)
-    stride = 16 * kind.itemsize
+    """16 lanes read rows of a matrix with 16 columns, in pieces of 8 or 12 bytes; lane n of them receives column n."""
+    piece_bytes, stride = (12, 16) if bits == 6 else (8, 8)
+    rows = 8 * piece_bytes // bits
+    matrix = np.random.default_rng(bits).integers(0, 1 << bits, (4, rows, 16))
+    pieces = matrix.reshape(LANES, rows)
     with WaveBench() as bench:
-        bench.lds[16 : 16 + matrix.nbytes // 4] = matrix.view(np.uint32).ravel()
-        lane = np.arange(LANES)
-        piece = lane % 16
-        bench.row(0)[:] = lane // 16 * rows * stride + piece * 8
-        assert bench.execute(snippets, f"ds_read_b64_tr_b{bits} v[20:21], v0 offset:64") == WaveStatus.BARRIER
-        loaded = np.ascontiguousarray(np.stack([bench.row(20), bench.row(21)], axis=1)).view(kind)
+        for lane, piece in enumerate(pieces):
+            first = (64 + stride * lane) // 4
+            bench.lds[first : first + piece_bytes // 4] = words_of(piece, bits)
+        bench.row(0)[:] = stride * np.arange(LANES)
+        target = "v[20:22]" if bits == 6 else "v[20:21]"
+        text = f"ds_read_b{8 * piece_bytes}_tr_b{bits} {target}, v0 offset:64"
+        assert bench.execute(snippets, text) == WaveStatus.BARRIER
+        loaded = [[int(bench.row(20 + n)[lane]) for n in range(piece_bytes // 4)] for lane in range(LANES)]
 
-    np.testing.assert_array_equal(loaded.reshape(4, 16, rows), matrix.transpose(0, 2, 1))
+    columns = matrix.transpose(0, 2, 1).reshape(LANES, rows)
+    assert loaded == [words_of(column, bits) for column in columns]
+
+
+def words_of(values: NDArray[Any], bits: int) -> list[int]:
+    """Return fields of `bits` as 32-bit words, lowest first."""
+    number = sum(int(value) << bits * i for i, value in enumerate(values))
+    return [number >> 32 * n & 0xFFFFFFFF for n in range(len(values) * bits // 32)]
 
 
 @pytest.mark.parametrize(
     ("text", "dwords"), [("global_load_lds_dwordx4 v[0:1], off", 4), ("global_load_lds_dwordx3 v[0:1], off offset:16", 3)]
 )
-def test_wide_loads_to_lds_are_contiguous(snippets: Snippets, text: str, dwords: int) -> None:
-    content = np.arange(LANES * 8, dtype=np.uint32)
+def test_wide_loads_to_lds_are_16_bytes_apart(snippets: Snippets, text: str, dwords: int) -> None:
+    content = np.arange(1, 1 + LANES * 8, dtype=np.uint32)
     with WaveBench(lds_bytes=8192) as bench:
         buffer = bench.buffer(content)
         bench.set_addresses(0, np.uint64(buffer.address) + np.arange(LANES, dtype=np.uint64) * np.uint64(16))
@@ -295,11 +305,12 @@ def test_wide_loads_to_lds_are_contiguous(snippets: Snippets, text: str, dwords:
         stored = bench.lds.copy()
 
     skipped = 0 if dwords == 4 else 4  # dwords of the offset, which counts on both sides
-    expected = np.stack([content[4 * lane + skipped : 4 * lane + skipped + dwords] for lane in range(LANES)]).ravel()
+    expected = content[skipped : skipped + 4 * LANES].reshape(LANES, 4).copy()
+    expected[:, dwords:] = 0
     first = 1024 // 4 + skipped
-    np.testing.assert_array_equal(stored[first : first + len(expected)], expected)
+    np.testing.assert_array_equal(stored[first : first + expected.size], expected.ravel())
     assert not stored[:first].any()
-    assert not stored[first + len(expected) :].any()
+    assert not stored[first + expected.size :].any()
 
 
 def test_m0_addresses_the_whole_lds(snippets: Snippets) -> None:

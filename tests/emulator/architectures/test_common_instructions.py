@@ -23,7 +23,7 @@ from rocm_perf_lab.emulator.program import decode_program
 from rocm_perf_lab.emulator.translate.function import kernel_ir
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.opcodes import assemble, assemble_end
-from tests.emulator.architectures import test_cdna2, test_cdna4
+from tests.emulator.architectures import test_cdna2, test_cdna4, test_narrow_conversions
 from tests.emulator.opcodes import test_matrices
 from tests.emulator.opcodes.test_completeness import TABLES
 
@@ -147,8 +147,9 @@ def test_absent_instructions_are_not_in_the_coverage_table(architecture: str) ->
 
 @pytest.mark.parametrize("architecture", OTHERS)
 def test_every_arithmetic_opcode_that_the_reference_lacks_is_in_a_table(architecture: str) -> None:
-    own_tests = {"gfx90a": test_cdna2, "gfx950": test_cdna4}[architecture]
-    code, isa = assemble(own_tests.texts(), architecture), instruction_set(architecture)
+    own_tests = {"gfx90a": (test_cdna2,), "gfx950": (test_cdna4, test_narrow_conversions)}[architecture]
+    texts = [text for tests in own_tests for text in tests.texts()]
+    code, isa = assemble(texts, architecture), instruction_set(architecture)
     tested, address = set(), 0
     while address < len(code):
         instruction = decode_one(code[address : address + 20], address, isa)
