@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.files import read_sealed, write_sealed
 from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
+from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,63 +31,135 @@ _TARGET_SHIFT, _SECOND_SHIFT = 16, 8
 _ADDRESS_MASK = (1 << 64) - 1
 
 
+@dataclass(frozen=True)
+class Successors:
+    """Addresses after an instruction: `targets` of jumps, and `after` if execution continues behind it.
+
+    `may_not_return`: a call, or a trap. Compilers end functions with one if it does not return, and what follows is no code.
+    """
+
+    targets: tuple[int, ...] = ()
+    after: int | None = None
+    may_not_return: bool = False
+
+
+@dataclass(frozen=True)
+class ReachableCode:
+    """Instructions by address; `missing` are addresses without code at which execution could arrive, with the reason.
+
+    `doubtful` are the instructions that are only reached if a call returns, a trap continues or another function is called.
+    """
+
+    instructions: Mapping[int, Instruction]
+    missing: Mapping[int, str]
+    doubtful: frozenset[int]
+
+
 def reachable_instructions(
     code: bytes,
     code_address: int,
     entries: tuple[int, ...],
     isa: InstructionSet,
-    follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]],
-) -> Mapping[int, Instruction]:
+    follow: Callable[[Instruction], Successors],
+    ends: Mapping[int, str] | None = None,
+) -> ReachableCode:
     """Return every instruction that is reachable from `entries`, by address.
 
     Args:
         code: Content of the text section of the code object.
         code_address: Address of the section in the code object.
-        entries: Addresses in the code object.
+        entries: Addresses in the code object. All but the first may never be reached.
         isa: Instruction set of the code.
-        follow: Returns whether execution continues after an instruction, and the other addresses that it may jump to.
+        follow: Returns the addresses after an instruction.
+        ends: Functions by the address behind them; a call at the end of a function does not return.
 
     Raises:
-        IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
+        IllegalInstruction: Bytes that are reached without a call do not encode an instruction, or such a jump leaves the code.
     """
-    digest = hashlib.sha256(f"{translator_fingerprint()} {isa} {code_address} {entries} ".encode() + code).hexdigest()
+    ends = ends or {}
+    key = f"{translator_fingerprint()} {isa} {code_address} {entries} {sorted(ends.items())} "
+    digest = hashlib.sha256(key.encode() + code).hexdigest()
     path = cache_dir() / "jit" / f"{digest}.instructions"
     stored = read_sealed(path)
     if stored is not None:
         return _unpacked(stored, isa)
-    decoded = _decode(code, code_address, entries, isa, follow)
-    write_sealed(path, _packed(decoded))
-    return decoded
+    search = _Search(code, code_address, isa, follow, ends)
+    search.follow_from(entries[0])
+    found = search.reached(entries[1:])
+    write_sealed(path, _packed(found))
+    return found
 
 
-def _decode(
-    code: bytes,
-    code_address: int,
-    entries: tuple[int, ...],
-    isa: InstructionSet,
-    follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]],
-) -> dict[int, Instruction]:
-    decoded: dict[int, Instruction] = {}
-    pending = list(entries)
-    while pending:
-        address = pending.pop()
-        while address not in decoded:
-            offset = address - code_address
-            window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
-            instruction = decode_one(window, address, isa)
-            target = _long_branch_target(code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
-            if target is not None:
-                instruction = replace(instruction, fields={**instruction.fields, "target": target})
-            decoded[address] = instruction
-            goes_on, elsewhere = follow(instruction)
-            pending.extend(elsewhere)
-            if not goes_on:
-                break
-            address += instruction.size
-    return decoded
+@dataclass
+class _Search:
+    """Search for reachable code: first what is reached without calls, then the rest."""
+
+    code: bytes
+    code_address: int
+    isa: InstructionSet
+    follow: Callable[[Instruction], Successors]
+    ends: Mapping[int, str]
+    decoded: dict[int, Instruction] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)
+    returns: list[int] = field(default_factory=list)
+
+    def reached(self, entries: tuple[int, ...]) -> ReachableCode:
+        """Return all code that is reachable from instructions that are found already, and from `entries`."""
+        certain = frozenset(self.decoded)
+        pending = [*reversed(entries), *self.returns]
+        while pending:
+            self.returns = []
+            self.follow_from(pending.pop(), is_certain=False)
+            pending += self.returns
+        return ReachableCode(self.decoded, self.missing, frozenset(self.decoded) - certain)
+
+    def follow_from(self, entry: int, *, is_certain: bool = True) -> None:
+        """Decode everything that is reachable from an address without a return; note the addresses of returns."""
+        pending = [entry]
+        while pending:
+            address: int | None = pending.pop()
+            while address is not None and address not in self.decoded and address not in self.missing:
+                instruction = self._decoded_at(address, is_certain=is_certain)
+                if instruction is None:
+                    break
+                self.decoded[address] = instruction
+                following = self.follow(instruction)
+                pending.extend(following.targets)
+                address = following.after
+                if following.may_not_return and address is not None:
+                    self._note_return(address)
+                    address = None
+                elif address == self.code_address + len(self.code):
+                    self._note_end(address)
+
+    def _note_return(self, address: int) -> None:
+        if address in self.ends or address == self.code_address + len(self.code):
+            self._note_end(address)
+        else:
+            self.returns.append(address)
+
+    def _note_end(self, address: int) -> None:
+        name = self.ends.get(address)
+        self.missing[address] = f"the code of {demangle(name)} ends there" if name else "the code ends there"
+
+    def _decoded_at(self, address: int, *, is_certain: bool) -> Instruction | None:
+        """Return the instruction at an address, or None if there is none, which is an error only if it is certainly reached."""
+        offset = address - self.code_address
+        window = self.code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(self.code) else b""
+        try:
+            if not window:
+                raise IllegalInstruction.at(address, window, self.isa, "outside of the code")
+            instruction = decode_one(window, address, self.isa)
+        except IllegalInstruction as error:
+            if is_certain:
+                raise
+            self.missing[address] = error.what
+            return None
+        target = _long_branch_target(self.code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
+        return instruction if target is None else replace(instruction, fields={**instruction.fields, "target": target})
 
 
-def _packed(decoded: Mapping[int, Instruction]) -> bytes:
+def _packed(found: ReachableCode) -> bytes:
     import msgpack
 
     rows = [
@@ -93,17 +167,17 @@ def _packed(decoded: Mapping[int, Instruction]) -> bytes:
             i.address, i.size, i.mnemonic, i.encoding, i.variant, i.raw.to_bytes(LONGEST_INSTRUCTION, "little"),
             dict(i.fields), {name: [o.format, o.bits] for name, o in i.operands.items()}, i.pseudocode,
         ]
-        for i in decoded.values()
+        for i in found.instructions.values()
     ]  # fmt: skip
-    packed: bytes = msgpack.packb(rows)
+    packed: bytes = msgpack.packb([rows, list(found.missing.items()), sorted(found.doubtful)])
     return packed
 
 
-def _unpacked(content: bytes, isa: InstructionSet) -> dict[int, Instruction]:
+def _unpacked(content: bytes, isa: InstructionSet) -> ReachableCode:
     import msgpack
 
-    rows: list[list[Any]] = msgpack.unpackb(content)
-    return {row[0]: _instruction(isa, *row) for row in rows}
+    rows, missing, doubtful = msgpack.unpackb(content)
+    return ReachableCode({row[0]: _instruction(isa, *row) for row in rows}, dict(missing), frozenset(doubtful))
 
 
 def _instruction(

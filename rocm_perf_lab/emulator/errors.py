@@ -42,4 +42,8 @@ class IllegalInstruction(EmulationError):
 
 
 class UnsupportedInstruction(EmulationError):
-    """A valid instruction that the emulator does not implement."""
+    """A valid instruction that the emulator does not implement; `address` is that in the code object."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, address: int | None = None) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.address = address

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
+from rocm_perf_lab.emulator.program import FIRST_MISSING_CODE
 from rocm_perf_lab.emulator.structures import LANES, AccessKind, FaultKind
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.emulator.memory import DeviceMemory
     from rocm_perf_lab.emulator.printed import Assertion
-    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.program import MissingCode, Program
     from rocm_perf_lab.emulator.structures import FaultRecord
 
 _SHOWN_LANES = 8
@@ -118,6 +119,9 @@ def fault_error(
             where="; ".join(_where(record, program, resume_address, source_line)),
             hint=service.hint,
         )
+    arrived = _missing_code(record, program) if kind is FaultKind.TRAP else None
+    if arrived is not None:
+        return _no_code(arrived, program, _where(record, program, resume_address, source_line))
     hint = _HINTS[kind]
     if kind is FaultKind.MEMORY and next(iter(lane_addresses(record).values()), 0) in _GRID_SYNC_WORDS:
         hint = f"{hint or ''} {_GRID_SYNC_HINT}".strip()
@@ -125,6 +129,23 @@ def fault_error(
         f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
         hint=hint,
+    )
+
+
+def _missing_code(record: FaultRecord, program: Program) -> MissingCode | None:
+    """Return the address without code at which a wavefront arrived, or None for a trap."""
+    number = FIRST_MISSING_CODE - (record.detail - (1 << 64))
+    return program.missing[number] if 0 <= number < len(program.missing) else None
+
+
+def _no_code(arrived: MissingCode, program: Program, where: list[str]) -> EmulationError:
+    error = UnsupportedInstruction if arrived.is_unsupported else IllegalInstruction
+    return error(
+        f"kernel {program.symbol}: execution arrived at {arrived.address:#x}: {arrived.reason}",
+        where="; ".join(where),
+        hint="Compile with other flags, or report the instruction."
+        if arrived.is_unsupported
+        else "A function that must not return did return, or a jump or s_endpgm is missing before this address.",
     )
 
 

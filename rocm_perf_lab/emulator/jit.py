@@ -141,6 +141,8 @@ def program_key(program: Program, optimised: frozenset[int] | None = None) -> st
     digest = hashlib.sha256(f"{program.isa} {program.entry} {program.load_address} {program.mode}".encode())
     for instruction in program.instructions:
         digest.update(f" {instruction.address}:{instruction.raw:x}".encode())
+    for missing in program.missing:
+        digest.update(f" missing {missing.address}".encode())
     blocks = "all" if optimised is None else " ".join(map(str, sorted(optimised)))
     host = (str(llvm.llvm_version_info), llvm.get_host_cpu_name(), _host_features())
     digest.update("\0".join((blocks, translator_fingerprint(), *host)).encode())

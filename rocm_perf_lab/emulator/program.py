@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.decoded import reachable_instructions
+from rocm_perf_lab.emulator.decoded import Successors, reachable_instructions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
 from rocm_perf_lab.emulator.probes import find_probes
@@ -24,9 +24,12 @@ DEFAULT_MODE = 0x3F0
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
 ABORT_TRAP = 2
+FIRST_MISSING_CODE = -2
+"""Trap number of an arrival at the first of the addresses without code; those of the next ones are lower."""
 CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1", "VCCZ", "VCCNZ", "EXECZ", "EXECNZ"))
 COMPUTED_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
+_MAY_NOT_RETURN = _CALLS | {"S_TRAP"}
 _RETURN_BIT = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14}
 """Bit of the encoding that requests the old value (SC0)."""
 _COMMUTING = ("ADD", "SUB", "SMIN", "UMIN", "SMAX", "UMAX", "AND", "OR", "XOR")
@@ -58,6 +61,18 @@ class BasicBlock:
 
 
 @dataclass(frozen=True)
+class MissingCode:
+    """Address without code that can be executed, and the reason; an error only if a wavefront arrives there.
+
+    `is_unsupported`: there is a valid instruction that the emulator does not implement.
+    """
+
+    address: int
+    reason: str
+    is_unsupported: bool = False
+
+
+@dataclass(frozen=True)
 class Program:
     """Code of one kernel; device addresses are addresses of the code object plus `load_address`."""
 
@@ -68,6 +83,15 @@ class Program:
     isa: InstructionSet
     mode: int = DEFAULT_MODE
     """MODE register at kernel entry."""
+    missing: tuple[MissingCode, ...] = ()
+    """In address order."""
+    doubtful: frozenset[int] = frozenset()
+    """Addresses of instructions that are only reached if a call returns, a trap continues or another function is called."""
+
+    @cached_property
+    def missing_at(self) -> Mapping[int, int]:
+        """Positions in `missing` by address."""
+        return {one.address: number for number, one in enumerate(self.missing)}
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -104,6 +128,7 @@ def decode_program(
     load_address: int,
     isa: InstructionSet,
     mode: int = DEFAULT_MODE,
+    ends: tuple[tuple[int, str], ...] = (),
 ) -> Program:
     """Decode everything reachable from `entries` (the kernel entry first, then functions it may call).
 
@@ -115,11 +140,27 @@ def decode_program(
         load_address: Device address of address 0 of the code object.
         isa: Instruction set of the code.
         mode: MODE register at kernel entry.
+        ends: Addresses behind functions, with their names.
 
     Raises:
-        IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
+        IllegalInstruction: Bytes that are reached without a call do not encode an instruction, or such a jump leaves the code.
     """
-    decoded = reachable_instructions(code, code_address, entries, isa, _follow)
+    reached = reachable_instructions(code, code_address, entries, isa, _follow, dict(ends))
+    missing = tuple(MissingCode(address, reason) for address, reason in sorted(reached.missing.items()))
+    blocks = _blocks(reached.instructions, entries)
+    return Program(symbol, entries[0], load_address, blocks, isa, mode, missing, reached.doubtful)
+
+
+def without_instruction(program: Program, address: int, reason: str) -> Program:
+    """Return a program that ends before an unsupported instruction."""
+    kept = {i.address: i for i in program.instructions if i.address != address}
+    unsupported = MissingCode(address, reason, is_unsupported=True)
+    missing = sorted((*program.missing, unsupported), key=lambda one: one.address)
+    starts = tuple(block.address for block in program.blocks if block.address != address)
+    return replace(program, blocks=_blocks(kept, starts), missing=tuple(missing), doubtful=program.doubtful - {address})
+
+
+def _blocks(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> tuple[BasicBlock, ...]:
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
@@ -131,7 +172,7 @@ def decode_program(
         body = _body(numbered, address, leaders)
         is_header = address in back_targets
         blocks.append(BasicBlock(index, address, body, _successors(body[-1]), is_header, address in resume_points))
-    return Program(symbol, entries[0], load_address, tuple(blocks), isa, mode)
+    return tuple(blocks)
 
 
 def unreached_entries(program: Program, code: bytes, code_address: int, end: int) -> tuple[int, ...]:
@@ -142,7 +183,7 @@ def unreached_entries(program: Program, code: bytes, code_address: int, end: int
     while address < end:
         if address not in known:
             try:
-                island = reachable_instructions(code, code_address, (address,), program.isa, _follow)
+                island = reachable_instructions(code, code_address, (address,), program.isa, _follow).instructions
             except IllegalInstruction:  # data, or padding
                 address += _WORD_BYTES
                 continue
@@ -168,9 +209,10 @@ def branch_targets(instruction: Instruction) -> tuple[int, ...]:
     return ()
 
 
-def _follow(instruction: Instruction) -> tuple[bool, tuple[int, ...]]:
-    returns = (instruction.address + instruction.size,) if instruction.mnemonic in _CALLS else ()
-    return not _never_continues(instruction), branch_targets(instruction) + returns
+def _follow(instruction: Instruction) -> Successors:
+    after = instruction.address + instruction.size
+    continues = instruction.mnemonic in _CALLS or not _never_continues(instruction)
+    return Successors(branch_targets(instruction), after if continues else None, instruction.mnemonic in _MAY_NOT_RETURN)
 
 
 def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> set[int]:
@@ -187,7 +229,10 @@ def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> se
 
 def _body(decoded: Mapping[int, Instruction], start: int, leaders: set[int]) -> tuple[Instruction, ...]:
     body = [decoded[start]]
-    while not _ends_block(body[-1]) and (following := body[-1].address + body[-1].size) not in leaders:
+    while not _ends_block(body[-1]):
+        following = body[-1].address + body[-1].size
+        if following in leaders or following not in decoded:
+            break
         body.append(decoded[following])
     return tuple(body)
 

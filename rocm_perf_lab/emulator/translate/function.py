@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
-from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, is_computed_jump
+from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, FIRST_MISSING_CODE, is_computed_jump
 from rocm_perf_lab.emulator.structures import EXEC, VCC, WaveStatus, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
@@ -52,7 +52,14 @@ def kernel_ir(program: Program, shared: SharedOperations | None = None, in_place
         called = None if block.index in in_place else shared
         _translate_block(program, block, BlockState(names, lines, modes[block.index], called), marks)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
-    tail = [*_dispatcher(program, names), "fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
+    tail = [
+        *_dispatcher(program, names),
+        *_arrivals_at_missing_code(program, names),
+        "fault:",
+        *_fault_exit(),
+        "}",
+        '!0 = !{!"branch_weights", i32 1, i32 100000}',
+    ]
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
 
 
@@ -61,12 +68,19 @@ def resume_id(block: BasicBlock) -> int:
     return block.index + 1
 
 
+def resume_ids_of_missing_code(program: Program) -> dict[int, int]:
+    """Return the values of `wave->resume` at which a wavefront continues where there is no code, with the addresses."""
+    return {len(program.blocks) + 1 + number: one.address for number, one in enumerate(program.missing)}
+
+
 def _prologue(program: Program) -> list[str]:
     entry = program.block_at[program.entry]
-    points = [b for b in program.blocks if b.is_resume_point]
-    cases = " ".join(f"i32 {resume_id(b)}, label %run{b.index}" for b in points)
+    points = [(resume_id(b), f"run{b.index}") for b in program.blocks if b.is_resume_point]
+    points += [(resume, _label(program, address)) for resume, address in resume_ids_of_missing_code(program).items()]
+    cases = " ".join(f"i32 {resume}, label %{label}" for resume, label in points)
     return [
-        *(("%jump_target = alloca i64", "%jump_place = alloca i32") if program.has_indirect_jumps else ()),
+        *(("%jump_target = alloca i64",) if program.has_indirect_jumps else ()),
+        *(("%jump_place = alloca i32", "store i32 -1, ptr %jump_place") if program.has_indirect_jumps or program.missing else ()),
         f"%executions_field = getelementptr i8, ptr %wave, i64 {offset_of('block_executions')}",
         "%executions = load ptr, ptr %executions_field",
         f"%lanes_field = getelementptr i8, ptr %wave, i64 {offset_of('block_active_lanes')}",
@@ -162,6 +176,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
             f"the emulator does not support {instruction.mnemonic.lower()} ({reason})",
             where=f"kernel {program.symbol}, address {instruction.address:#x}, encoding {encoding}: {instruction.text}",
             hint="Compile with other flags, or report the instruction.",
+            address=instruction.address,
         ) from reason
 
 
@@ -185,6 +200,8 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
             f"%lanes_now{n} = add i64 %lanes{n}, {active_lanes}",
             f"store i64 %lanes_now{n}, ptr %lanes_at{n}",
         ]
+    if any(address in program.missing_at for address in block.successors):
+        lines.append(f"store i32 {last.index}, ptr %jump_place")
     if condition is not None:
         marks.branch(state, last, condition)
         taken, otherwise = (_label(program, address) for address in block.successors)
@@ -193,8 +210,8 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
         _return_status(lines, WaveStatus.ENDED, 0, (state.names.fresh(), state.names.fresh()))
     elif name in ("S_BARRIER", "S_SLEEP"):
         status = WaveStatus.BARRIER if name == "S_BARRIER" else WaveStatus.SLICE_OVER
-        following = program.block_at[block.successors[0]]
-        _return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
+        resume = _resume_at(program, block.successors[0])
+        _return_status(lines, status, resume, (state.names.fresh(), state.names.fresh()))
     elif target is not None:
         _jump(state, last, target)
     elif not block.successors:  # a trap that ends the wavefront
@@ -204,7 +221,15 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
 
 
 def _label(program: Program, address: int) -> str:
+    if address in program.missing_at:
+        return f"missing{program.missing_at[address]}"
     return f"block{program.block_at[address].index}"
+
+
+def _resume_at(program: Program, address: int) -> int:
+    if address in program.missing_at:
+        return len(program.blocks) + 1 + program.missing_at[address]
+    return resume_id(program.block_at[address])
 
 
 def _branch_condition(state: BlockState, name: str) -> Value:
@@ -235,7 +260,8 @@ def _dispatcher(program: Program, names: SsaNames) -> list[str]:
     if not program.has_indirect_jumps:
         return []
     names.declare("declare i32 @rpl_trap(ptr, i32, i32)")
-    cases = " ".join(f"i64 {program.load_address + b.address}, label %block{b.index}" for b in program.blocks)
+    places = [*(b.address for b in program.blocks), *program.missing_at]
+    cases = " ".join(f"i64 {program.load_address + address}, label %{_label(program, address)}" for address in places)
     return [
         "dispatch:",
         "%dispatched = load i64, ptr %jump_target",
@@ -245,6 +271,21 @@ def _dispatcher(program: Program, names: SsaNames) -> list[str]:
         "%lost_fault = call i32 @rpl_trap(ptr %wave, i32 %lost_at, i32 -1)",
         "br label %fault",
     ]
+
+
+def _arrivals_at_missing_code(program: Program, names: SsaNames) -> list[str]:
+    """Emit the faults of wavefronts that arrive where there is no code."""
+    if program.missing:
+        names.declare("declare i32 @rpl_trap(ptr, i32, i32)")
+    lines = []
+    for number in range(len(program.missing)):
+        lines += [
+            f"missing{number}:",
+            f"%left_at{number} = load i32, ptr %jump_place",
+            f"%missing_fault{number} = call i32 @rpl_trap(ptr %wave, i32 %left_at{number}, i32 {FIRST_MISSING_CODE - number})",
+            "br label %fault",
+        ]
+    return lines
 
 
 def _return_status(lines: list[str], status: WaveStatus, resume: int, names: tuple[str, str]) -> None:
