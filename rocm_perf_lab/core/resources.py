@@ -82,6 +82,13 @@ def _temporary_cache() -> Path:
     return path
 
 
+def zig_environment() -> dict[str, str]:
+    """Return variables with which `zig cc` runs without a home directory: its own cache lies in ours."""
+    import os
+
+    return {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir() / "zig"), **os.environ}
+
+
 def load_yaml(text: str) -> Any:
     """Load YAML like `yaml.safe_load`, with libyaml if available, which is ten times as fast.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
-from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.core.resources import cache_dir, zig_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +129,7 @@ def _compile(compiler: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-runtime-") as directory:
         output = Path(directory) / "runtime.so"
         command = [*compiler, *_FLAGS, *sources, "-o", str(output), "-lm"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=zig_environment())
         if result.returncode != 0:
             raise RuntimeBuildError(
                 "the C runtime of the emulator does not compile",

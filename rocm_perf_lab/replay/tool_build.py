@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
-from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.core.resources import cache_dir, zig_environment
 from rocm_perf_lab.toolchain.compilers import ToolSearch
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _build(compiler: CppCompiler, directory_of_sources: Path, compile_flags: Seq
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=zig_environment())
     if done.returncode != 0:
         raise ToolBuildError(
             "the capture tool does not compile",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.core.resources import cache_dir, zig_environment
 
 
 @pytest.fixture
@@ -80,3 +80,13 @@ def test_an_impossible_directory_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(LabError, match="cannot be created: Not a directory"):
         cache_dir()
+
+
+def test_the_compiler_has_a_cache_without_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path))
+    monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
+
+    assert zig_environment() == {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "zig")}
+
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", "/elsewhere")
+    assert zig_environment()["ZIG_GLOBAL_CACHE_DIR"] == "/elsewhere"
