@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import pytest
 
 from rocm_perf_lab.cli.exit_codes import exit_code_of
 from rocm_perf_lab.device.process_group import how_it_ended
+from tests.builders.processes import PATIENCE_S, comes_true, ends
 
 if TYPE_CHECKING:
     from tests.builders.workplace import Workplace
@@ -132,17 +132,15 @@ def test_a_signal_terminates_the_application_and_its_children(
         preexec_fn=_restore_signals,  # noqa: PLW1509 - no threads here
     )
     child = workplace.directory / "child"
-    deadline = time.monotonic() + 60
-    while not child.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert comes_true(child.exists)
 
     lab.send_signal(sign)
-    _, said = lab.communicate(timeout=120)
+    _, said = lab.communicate(timeout=PATIENCE_S)
 
     assert lab.returncode == code
     assert b"completed work is kept" in said
     assert b"Traceback" not in said
-    assert _has_ended(int(child.read_text()))
+    assert ends(int(child.read_text()))
     assert not (workplace.directory / "run" / "profile.json").exists()
 
 
@@ -194,7 +192,7 @@ def test_an_idle_pipe_is_not_waited_for(workplace: Workplace) -> None:
     command = [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", "--no-rocprof", *FAST, "./app"]
     lab = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stdin=subprocess.PIPE)
 
-    assert lab.wait(60) == 0
+    assert lab.wait(PATIENCE_S) == 0
 
 
 def test_endless_input_is_rejected(workplace: Workplace) -> None:
@@ -213,12 +211,3 @@ def test_endless_input_is_rejected(workplace: Workplace) -> None:
 
     assert done.returncode == 2
     assert "more than 256 MiB" in done.stderr
-
-
-def _has_ended(pid: int) -> bool:
-    """Return whether a process is gone or a zombie: PID 1 of some containers reaps processes seconds later."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state in (b"Z", b"X")

@@ -227,7 +227,7 @@ def test_a_full_disk_for_the_log_does_not_stop_the_application(workplace: Workpl
         text=True,
         check=False,
         env=deferred,
-        timeout=120,
+        timeout=300,
     )
 
     assert (run.returncode, run.stderr) == (0, "")

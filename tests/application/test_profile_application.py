@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders.processes import ends
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.builders.workplace import Workplace
 
 TWO_KERNELS = """
@@ -235,11 +238,11 @@ def test_a_command_that_hangs_is_terminated_with_its_children(workplace: Workpla
     )
     start = time.monotonic()
 
-    refused(workplace, "./app", "--timeout", "3", *UNTRACKED, says="took more than 3 s")
+    refused(workplace, "./app", "--timeout", "8", *UNTRACKED, says="took more than 8 s")
 
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 200
     child = int((workplace.directory / "child").read_text())
-    assert not _is_alive(child)
+    assert ends(child)
 
 
 def test_endless_output_is_bounded_in_memory_and_on_disk(workplace: Workplace) -> None:
@@ -285,8 +288,3 @@ def test_options_that_exclude_each_other(workplace: Workplace) -> None:
 
 def test_options_for_applications_only(workplace: Workplace) -> None:
     refused(workplace, "kernel=softmax", "--focus-critical", says="--focus-critical applies to applications")
-
-
-def _is_alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().split()[2] not in "ZX"

@@ -251,7 +251,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         load_space(tmp_path / "none.yaml")
 
 
-def test_a_million_combinations_with_ten_constraints_take_less_than_two_seconds() -> None:
+def test_a_million_combinations_with_ten_constraints_take_seconds() -> None:
     parameters = {name: list(range(1, 11)) for name in "abcdef"}
     constraints = [
         *["(a + b + c + d + e + f) % 2 == 0", "a * b <= 90", "b * c <= 90", "c * d <= 90", "d * e <= 90", "e * f <= 90"],
@@ -261,7 +261,7 @@ def test_a_million_combinations_with_ten_constraints_take_less_than_two_seconds(
 
     a = space(parameters=parameters, constraints=constraints)
 
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 10  # 0.4 s on an idle machine; one combination after the other takes a minute
     assert a.combinations == 10**6
     assert 100_000 < len(a) < 500_000
 

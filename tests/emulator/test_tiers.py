@@ -21,6 +21,7 @@ from rocm_perf_lab.emulator.tiers import TieredCode
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 from tests.builders.kernels import build_hip
+from tests.builders.processes import comes_true
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
@@ -76,10 +77,7 @@ def run(code_object: CodeObject, *, workgroups: int = 3) -> tuple[LaunchResult, 
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert comes_true(condition)
 
 
 def test_both_tiers_have_equal_results_and_counters(code_object: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:

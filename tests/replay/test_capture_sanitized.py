@@ -46,7 +46,7 @@ def test_no_sanitizer_reports_a_problem(
 ) -> None:
     command = (str(build.application("application", sanitizers)), str(build.kernels()), *scenario.split())
     low = False  # used by the shadow memory of the sanitizers
-    request = CaptureRequest(command, kernel, tmp_path / "c", dispatch, mode, application_timeout_s=120.0, low_addresses=low)
+    request = CaptureRequest(command, kernel, tmp_path / "c", dispatch, mode, application_timeout_s=400.0, low_addresses=low)
     log = tmp_path / "said"
     options = f"log_path={log}:exitcode=66:halt_on_error=0:detect_leaks=0:print_stacktrace=1"
     variables = dict.fromkeys(("TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS"), options)

@@ -36,7 +36,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 def run(environment: dict[str, str], scenario: str, *more: str) -> subprocess.CompletedProcess[str]:
     command = [str(build.application("application")), str(build.kernels()), scenario, *more]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
 def reserve(fault: str) -> list[int]:

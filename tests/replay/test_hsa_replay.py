@@ -41,7 +41,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def replay(environment: dict[str, str], *arguments: str, fault: str = "") -> subprocess.CompletedProcess[str]:
     variables = environment | ({"STAND_IN_HSA_FAULT": fault} if fault else {})
     return subprocess.run(
-        [*COMMAND, *arguments, "--device", "rocm"], env=variables, capture_output=True, text=True, check=False, timeout=120
+        [*COMMAND, *arguments, "--device", "rocm"], env=variables, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -172,7 +172,7 @@ def test_larger_granules_and_a_second_gpu_are_supported(environment: dict[str, s
 def test_a_kernel_that_hangs_or_faults_is_reported_with_the_region(environment: dict[str, str], captured: Path) -> None:
     base = open_capture(captured).regions[1].base
     hung = full_vm(environment, captured, "--timeout", "1", fault="hang")
-    faulted = full_vm(environment, captured, "--timeout", "20", fault=f"memory_fault={base + 4096}")
+    faulted = full_vm(environment, captured, "--timeout", "120", fault=f"memory_fault={base + 4096}")
 
     assert hung.returncode == 1
     assert "did not end within 1 s" in hung.stderr

@@ -147,15 +147,15 @@ def test_an_unstable_series_is_reported() -> None:
     assert "profile it again with --runs 30" in stability((100, 150, 80), deterministic=False).warnings[0]
 
 
-def test_a_million_times_are_evaluated_within_two_seconds() -> None:
+def test_a_million_times_are_evaluated_within_seconds() -> None:
     import time
 
     times = np.random.default_rng(0).integers(900, 1100, 1_000_000).tolist()
-    start = time.perf_counter()
+    start = time.process_time()
 
     found = stability(times, deterministic=False)
 
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 15  # 1 s on an idle machine; a quadratic method would need hours
     assert found.median_interval_ns == pytest.approx((1000, 1000), abs=2)
 
 

@@ -181,7 +181,7 @@ def interrupt(place: SweepPlace, kind: signal.Signals, trials: int, *words: str)
         time.sleep(0.1)
     time.sleep(1)
     os.killpg(process.pid, kind)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

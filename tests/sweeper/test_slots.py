@@ -49,7 +49,7 @@ def test_a_slow_trial_does_not_delay_others() -> None:
         if not first:
             first.append(configuration)
         if configuration == first[0]:
-            assert others_done.wait(timeout=60)
+            assert others_done.wait(timeout=300)
         return time_of(configuration)
 
     def finished(task: Task, trial: TrialRecord) -> bool:
@@ -156,7 +156,7 @@ def test_an_interrupt_keeps_finished_trials_and_releases_others() -> None:
 
     def measure(configuration: Configuration) -> Measurement:
         if configuration["x"] == 6:
-            go_on.wait(timeout=60)
+            go_on.wait(timeout=300)
         return time_of(configuration)
 
     def finished(task: Task, trial: TrialRecord) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from rocm_perf_lab.toolchain.build import CompileError, CompileRequest, compile_source
 from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits, SandboxUnavailable
+from tests.builders.processes import comes_true
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,18 +69,21 @@ def test_a_compiler_that_does_not_end_is_stopped(tmp_path: Path, source: str) ->
     with pytest.raises(CompileError, match=r"the compiler was stopped: it (took more than 3 s|needed more than 1024 MiB)"):
         compiled(tmp_path, source, seconds=3, memory_bytes=1024 * MIB)
 
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 100
+
+
+def commands() -> str:
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_children_of_a_stopped_command_are_killed(tmp_path: Path) -> None:
     unusual = f"{60 + os.getpid() / 1e7:.7f}"  # finds the process from outside: it has another id there
     code = f"import subprocess; p = subprocess.Popen(['sleep', '{unusual}']); print('started', flush=True); p.wait()"
 
-    _, said, reason = python(code, tmp_path, seconds=1.5)
+    _, said, reason = python(code, tmp_path, seconds=4)
 
-    assert (said, reason) == ("started\n", "took more than 1.5 s")
-    time.sleep(0.2)
-    assert f"sleep {unusual}" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert (said, reason) == ("started\n", "took more than 4 s")
+    assert comes_true(lambda: f"sleep {unusual}" not in commands(), patience_s=40)
 
 
 def test_memory_and_files_are_limited(tmp_path: Path) -> None:

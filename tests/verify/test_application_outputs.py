@@ -13,6 +13,7 @@ import pytest
 
 from rocm_perf_lab.verify import application_outputs
 from rocm_perf_lab.verify.application_outputs import ApplicationError, ApplicationVerifier, RunOutputs
+from tests.builders.processes import ends
 
 VERIFIER = ApplicationVerifier((), None, 10)
 
@@ -138,7 +139,7 @@ def test_large_binary_output_is_compared_quickly_and_without_copies(place: int) 
     tracemalloc.stop()
 
     assert (check.passed, check.mismatches, check.worst_index) == (False, 1, (place,))
-    assert seconds < 0.2
+    assert seconds < 2  # 0.1 s on an idle machine; one byte after the other takes ten
     assert peak < len(first)
 
 
@@ -180,16 +181,15 @@ def test_a_rewrite_that_hangs_is_stopped_long_before_the_limit_of_the_job(monkey
 
 
 def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> None:
-    marker = tmp_path / "alive"
-    command = ["sh", "-c", f"(sleep 2; touch {marker}) & wait"]  # the background process keeps standard output open
+    child = tmp_path / "child"
+    command = ["sh", "-c", f"sleep 600 & echo $! > {child}; wait"]  # the background process keeps standard output open
     started = time.monotonic()
 
-    with pytest.raises(ApplicationError, match=r"took more than 0\.3 s"):
-        ApplicationVerifier((), None, 0.3).run(command, tmp_path)
+    with pytest.raises(ApplicationError, match=r"took more than 2 s"):
+        ApplicationVerifier((), None, 2).run(command, tmp_path)
 
-    assert time.monotonic() - started < 1.9
-    time.sleep(2.2)
-    assert not marker.exists()
+    assert time.monotonic() - started < 300
+    assert ends(int(child.read_text()))
 
 
 def test_a_crash_is_reported_with_its_signal(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -104,14 +104,12 @@ def test_an_invalid_response_without_streaming_is_retried(garbage: bytes) -> Non
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("slow", [Hangs(2.0), Says("never ends " * 40, pause_s=0.1)], ids=["silent", "dripping"])
+@pytest.mark.parametrize("slow", [Hangs(5.0), Says("never ends " * 40, pause_s=0.3)], ids=["silent", "dripping"])
 def test_a_slow_answer_is_retried(slow: Step) -> None:
-    start = time.monotonic()
-
-    answer, _, _ = ask(slow, Says("quick"), timeout_s=0.4)
+    answer, _, _ = ask(slow, Says("quick"), timeout_s=1.0, max_retries=5)
 
     assert answer.text == "quick"
-    assert time.monotonic() - start < 2.0
+    assert re.search(r"timed out|not complete after 1 s", answer.failures[0].error)
 
 
 def test_reading_stops_if_an_answer_is_too_long() -> None:
