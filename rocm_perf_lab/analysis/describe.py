@@ -129,7 +129,7 @@ def _counter_certificates(profile: Profile) -> dict[str, CounterCertificatePart]
     if not profile.provenance.trace.emulated or not has_catalogue(architecture):
         return None
     names = sorted({name for counters in profile.counter_passes for name in counters})
-    described = {name: found for name in names if (found := describe_counter(name)) is not None}
+    described = {name: found for name in names if (found := describe_counter(name, architecture)) is not None}
     return {
         name: CounterCertificatePart(certificate=found.certificate, bound=found.bound, scope=found.scope)
         for name, found in described.items()

@@ -73,7 +73,9 @@ def estimate_launch(
         workgroup_counts=result.workgroup_counts,
         memory=memory,
         counters={
-            **block_totals([block.counters for block in result.program.blocks], result.block_executions),
+            **block_totals(
+                [block.counters for block in result.program.blocks], result.block_executions, result.program.isa.counter_set
+            ),
             **result.counters,
         },
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab import __version__
-from rocm_perf_lab.arch.registry import emulated_architectures
+from rocm_perf_lab.arch.registry import emulated_architectures, load_architecture
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace, partial
@@ -108,15 +108,15 @@ class EmulatorDevice:
         """Names of counters with exact values."""
         from rocm_perf_lab.emulator.counters import exact_counters
 
-        return exact_counters()
+        return exact_counters(load_architecture(self._target.architecture).counter_set)
 
     @property
     def estimated_counters(self) -> tuple[str, ...]:
         """Names of counters that the timing model estimates."""
         from rocm_perf_lab.emulator.timing.memory_counters import estimated_counters
 
-        exact = set(self.exact_counters)
-        return tuple(name for name in estimated_counters() if name not in exact)
+        exact, counter_set = set(self.exact_counters), load_architecture(self._target.architecture).counter_set
+        return tuple(name for name in estimated_counters(counter_set) if name not in exact)
 
     @property
     def max_instructions(self) -> int:

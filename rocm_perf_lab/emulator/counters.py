@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def exact_counters() -> tuple[str, ...]:
+def exact_counters(counter_set: str) -> tuple[str, ...]:
     """Return the counters that are counted in the functional run of every launch, including those that are zero."""
-    return tuple(sorted({name for name in counter_names() if is_counter(name)} | set(counters_of("execution"))))
+    classes = {name for name in counter_names(counter_set) if is_counter(name)}
+    return tuple(sorted(classes | set(counters_of("execution", counter_set))))
 
 
 def launch_counters(
@@ -29,6 +30,7 @@ def launch_counters(
     block_executions: NDArray[np.uint64],
     block_active_lanes: NDArray[np.uint64],
     runtime: Mapping[str, int],
+    counter_set: str,
 ) -> dict[str, int]:
     """Return the counters by name.
 
@@ -37,20 +39,24 @@ def launch_counters(
         block_executions: Executions of each block, (n_blocks).
         block_active_lanes: Active lanes summed over the vector ALU instructions of each block, (n_blocks).
         runtime: Counters of the runtime, by field of `struct rpl_counters`, with full_waves.
+        counter_set: Counters of the architecture.
     """
     lanes = {"vector_lanes": int(block_active_lanes.sum())}
-    events = {**block_totals(block_counters, block_executions), **runtime, **lanes}
-    return dict(sorted(execution_counters(events).items()))
+    events = {**block_totals(block_counters, block_executions, counter_set), **runtime, **lanes}
+    return dict(sorted(execution_counters(events, counter_set).items()))
 
 
-def block_totals(block_counters: Sequence[Mapping[str, int]], block_executions: NDArray[np.uint64]) -> dict[str, int]:
+def block_totals(
+    block_counters: Sequence[Mapping[str, int]], block_executions: NDArray[np.uint64], counter_set: str
+) -> dict[str, int]:
     """Return the counters and events of instruction classes, including those that are zero.
 
     Args:
         block_counters: Increments of one execution of each basic block, (n_blocks).
         block_executions: Executions of each block, (n_blocks).
+        counter_set: Counters of the architecture.
     """
-    totals = dict.fromkeys(counter_names(), 0)
+    totals = dict.fromkeys(counter_names(counter_set), 0)
     for per_execution, executions in zip(block_counters, block_executions.tolist(), strict=True):
         for name, increment in per_execution.items():
             totals[name] = totals.get(name, 0) + increment * executions

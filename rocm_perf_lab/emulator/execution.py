@@ -76,6 +76,8 @@ class Dispatch:
     """Linear ids of the workgroups to run; None runs all of them."""
     xcds: int = 1
     """XCDs of the GPU, to which workgroups go in turn."""
+    has_half_lines: bool = False
+    """Lines of the vector L1 have 64 bytes instead of 128."""
     records_lines: bool = False
     """Record a sample of the accessed lines, for the model of the shared caches."""
     run: RunNumber = RunNumber.ONLY
@@ -136,7 +138,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
     budget = ctypes.c_int64(dispatch.max_instructions)
-    states = [_machine_state(registry, dispatch.run, concurrent=threads > 1) for _ in range(threads)]
+    states = [_machine_state(registry, dispatch, concurrent=threads > 1) for _ in range(threads)]
     if dispatch.services is not None:
         dispatch.services.begin(registry, states[0], dispatch.checks)
 
@@ -179,9 +181,13 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     )
 
 
-def _machine_state(registry: ctypes.Array[AllocationEntry], run: RunNumber, *, concurrent: bool) -> MachineState:
+def _machine_state(registry: ctypes.Array[AllocationEntry], dispatch: Dispatch, *, concurrent: bool) -> MachineState:
     return MachineState(
-        allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent), run=run
+        allocations=ctypes.addressof(registry),
+        allocation_count=len(registry),
+        concurrent=int(concurrent),
+        run=dispatch.run,
+        has_half_lines=int(dispatch.has_half_lines),
     )
 
 

@@ -215,6 +215,7 @@ def _result(
             execution.block_executions,
             execution.block_active_lanes,
             execution.counters,
+            program.isa.counter_set,
         ),
         memory=execution.counters,
         block_executions=execution.block_executions,

@@ -17,6 +17,7 @@ from rocm_perf_lab.core.geometry import Dim3, Geometry
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.checks import available_checks
 from rocm_perf_lab.emulator.execution import Dispatch
+from rocm_perf_lab.emulator.footprint import LINE_BYTES
 from rocm_perf_lab.emulator.host_services import HostServices
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
@@ -299,6 +300,7 @@ class EmulatedGpu:
             threads=1 if results_depend_on_order(translated.program) else self._threads,
             shares_work=results_depend_on_order(translated.program),
             xcds=self._target.xcds,
+            has_half_lines=self._target.caches.vector_l1_line_bytes < LINE_BYTES,
         )
 
 

@@ -181,6 +181,7 @@ class MachineState(ctypes.Structure):
         ("last_hit", ctypes.c_uint64),
         ("concurrent", ctypes.c_uint64),
         ("run", ctypes.c_uint64),
+        ("has_half_lines", ctypes.c_uint64),
         ("fault", FaultRecord),
         ("counters", MemoryCounters),
         ("footprint", ctypes.c_void_p),

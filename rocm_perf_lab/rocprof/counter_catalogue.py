@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -55,19 +55,50 @@ class CounterDescription(StrictModel):
         return f"bounded ({seen})"
 
 
+class _Row(StrictModel):
+    """A counter of the file: its description, the only counter sets that have it (all by default), and other values on some."""
+
+    counter: CounterDescription
+    only: tuple[str, ...]
+    elsewhere: dict[str, CounterDescription]
+
+
+def counter_catalogue(architecture: str | None = None) -> Mapping[str, CounterDescription]:
+    """Return the description of every counter of an architecture by name, or of every counter of the catalogue."""
+    described = None if architecture is None else find_architecture(architecture)
+    return _catalogue_of(described.counter_set if described is not None and described.counters_catalogued else None)
+
+
 @cache
-def counter_catalogue() -> Mapping[str, CounterDescription]:
-    """Return the description of every counter of the catalogue, by name."""
-    rows = load_yaml(CATALOGUE_FILE.read_text())
-    return MappingProxyType({name: CounterDescription.model_validate(row) for name, row in rows.items()})
+def _catalogue_of(counter_set: str | None) -> Mapping[str, CounterDescription]:
+    if counter_set is None:
+        return MappingProxyType({name: row.counter for name, row in _rows().items()})
+    rows = {name: row for name, row in _rows().items() if not row.only or counter_set in row.only}
+    return MappingProxyType({name: row.elsewhere.get(counter_set, row.counter) for name, row in rows.items()})
 
 
-def describe_counter(name: str) -> CounterDescription | None:
+@cache
+def _rows() -> Mapping[str, _Row]:
+    return MappingProxyType({name: _row(content) for name, content in load_yaml(CATALOGUE_FILE.read_text()).items()})
+
+
+def _row(content: Mapping[str, Any]) -> _Row:
+    shared = {key: value for key, value in content.items() if key not in ("only", "elsewhere")}
+    meaning = {key: shared[key] for key in ("unit", "description") if key in shared}
+    others = {one: {**meaning, **values} for sets, values in content.get("elsewhere", {}).items() for one in sets.split()}
+    return _Row.model_validate({"counter": shared, "only": tuple(content.get("only", "").split()), "elsewhere": others})
+
+
+def describe_counter(name: str, architecture: str | None = None) -> CounterDescription | None:
     """Return the description of a counter, or None if the catalogue does not have it.
 
     An L2 channel (`TCC_HIT[17]`) has the description of the total, but is estimated: its lines depend on physical addresses.
+
+    Args:
+        name: Name of the counter.
+        architecture: Architecture whose certificate is returned; if omitted, that of most architectures.
     """
-    catalogue = counter_catalogue()
+    catalogue = counter_catalogue(architecture)
     plain = _CHANNEL.sub("", name)
     found = catalogue.get(plain) or catalogue.get(f"{plain}_sum")
     if found is None or plain == name or found.certificate == "unavailable":
@@ -85,7 +116,7 @@ def counter_certificates(architecture: str, names: Iterable[str]) -> dict[str, C
     """Return the certificates of the described counters among `names`; empty for architectures without catalogue."""
     if not has_catalogue(architecture):
         return {}
-    return {name: found.certificate for name in names if (found := describe_counter(name)) is not None}
+    return {name: found.certificate for name in names if (found := describe_counter(name, architecture)) is not None}
 
 
 def metric_certificate(architecture: str, metric: Metric) -> Certificate | None:
@@ -106,5 +137,6 @@ def weakest_certificate(architecture: str, counters: Iterable[str]) -> Certifica
     """
     if not has_catalogue(architecture):
         return None
-    certificates = [found.certificate if (found := describe_counter(name)) else "unavailable" for name in counters]
+    described = [describe_counter(name, architecture) for name in counters]
+    certificates: list[Certificate] = [found.certificate if found else "unavailable" for found in described]
     return max(certificates, key=_ORDER.index, default="exact")

@@ -200,7 +200,7 @@ class _Filler:
 
     def _fill_counters(self) -> None:
         ids = {name: index for index, name in enumerate(self._counters, start=1)}
-        catalogue = {name: describe_counter(name) for name in ids}
+        catalogue = {name: describe_counter(name, self._run.agent.name) for name in ids}
         described = (
             {
                 **self._owner, "id": index, "agent_id": _GPU_AGENT_ID, "target_arch": "GPU", "event_code": 0,

@@ -28,7 +28,7 @@ RUNTIME = dict.fromkeys((*MemoryCounters().as_dict(), "full_waves"), 0)
 def test_blocks_count_as_often_as_they_ran() -> None:
     blocks = [{"SQ_INSTS": 3, "SQ_INSTS_VALU": 2}, {"SQ_INSTS": 1}]
 
-    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME)
+    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME, "cdna3")
 
     assert counters["SQ_INSTS"] == 3 * 5 + 7
     assert counters["SQ_INSTS_VALU"] == 2 * 5
@@ -36,11 +36,30 @@ def test_blocks_count_as_often_as_they_ran() -> None:
 
 
 def test_counters_without_events_are_zero() -> None:
-    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME)
+    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, "cdna3")
 
-    assert set(exact_counters()) <= set(counters)
+    assert set(exact_counters("cdna3")) <= set(counters)
     assert set(counters.values()) == {0}
     assert counters["SQ_INSTS_VALU_MFMA_MOPS_BF16"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sets"),
+    [
+        ("SQ_INSTS_VALU_MFMA_F8", ("cdna3", "cdna4")),
+        ("SQ_INSTS_VALU_MFMA_MOPS_F6F4", ("cdna4",)),
+        ("SQ_INSTS_LDS_LOAD", ("cdna4",)),
+        ("SPI_CSN_WAVE", ("cdna2", "cdna3")),
+        ("SPI_CS0_WAVE", ("cdna4",)),
+        ("TCC_EA_ATOMIC_LEVEL_sum", ("cdna2",)),
+        ("SQ_WAVES", ("cdna2", "cdna3", "cdna4")),
+    ],
+)
+def test_an_architecture_has_its_own_counters(name: str, sets: tuple[str, ...]) -> None:
+    def counted(counter_set: str) -> dict[str, int]:
+        return launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, counter_set)
+
+    assert tuple(one for one in ("cdna2", "cdna3", "cdna4") if name in counted(one)) == sets
 
 
 def run_vector_copy(directory: Path, *, threads: int) -> LaunchResult:

@@ -13,23 +13,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.device.emulated_time import estimate_launch
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.counter_rules import counters_of, execution_counters
 from rocm_perf_lab.rocprof.counter_catalogue import counter_catalogue
+from rocm_perf_lab.target.catalog import load_target
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocm_perf_lab.target.model import Target
+
 WORKLOADS = Path(__file__).parents[1] / "data" / "recorded" / "workloads_vcopy"
 WORK_ITEMS, WORKGROUP, LANES, DOUBLE = 1 << 20, 256, 64, 8
 LINE_SHIFT = {"MI200": 6, "MI300X_A1": 7, "MI350": 7}
 """Logarithm of the line length of the vector L1."""
-CATALOGUE = counter_catalogue()
-CHECKED = sorted(name for name, row in CATALOGUE.items() if row.certificate in ("exact", "bounded"))
+ARCHITECTURES = {"MI200": "gfx90a", "MI300X_A1": "gfx942", "MI300X_A1_rocpd": "gfx942", "MI350": "gfx950"}
+COUNTER_SETS = {gpu: load_architecture(name).counter_set for gpu, name in ARCHITECTURES.items()}
 _BLOCK = re.compile(r"(SQ|SQC|TA|TD|TCP|TCC|SPI|CPC|CPF|GRBM)_")
 
 
@@ -55,14 +59,41 @@ def long_recording(gpu: str) -> dict[str, list[float]]:
     return {name: list(dispatches.values()) for name, dispatches in values.items()}
 
 
-MI300X = {"MI300X_A1": wide_recording("MI300X_A1"), "MI300X_A1_rocpd": long_recording("MI300X_A1_rocpd")}
+RECORDINGS = {
+    **{gpu: wide_recording(gpu) for gpu in ("MI200", "MI300X_A1", "MI350")},
+    "MI300X_A1_rocpd": long_recording("MI300X_A1_rocpd"),
+}
+
+
+def checked(gpu: str) -> list[str]:
+    """Return the counters of a GPU that are certain."""
+    catalogue = counter_catalogue(ARCHITECTURES[gpu])
+    return sorted(name for name, row in catalogue.items() if row.certificate in ("exact", "bounded"))
+
+
+def recorded_target(gpu: str) -> Target:
+    """Return the GPU of a recording; that of MI350 had 128 compute units in 4 XCDs (its sysinfo.csv)."""
+    if gpu == "MI350":
+        return load_target("mi350x").model_copy(update={"compute_units": 128, "xcds": 4, "shader_engines": 16})
+    return load_target("mi210") if gpu == "MI200" else mi300x()
 
 
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
-    """Run the recorded kernel in the recorded size; return all its counters."""
-    code_object = build_hip(VEC_COPY, tmp_path_factory.mktemp("copy")).code_object
-    target, kernel = mi300x(), code_object.kernels[0]
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, float]]:
+    """Run the recorded kernel in the recorded size on all GPUs; return all its counters by architecture."""
+    directory = tmp_path_factory.mktemp("copy")
+    return {ARCHITECTURES[gpu]: emulated_copy(gpu, directory) for gpu in LINE_SHIFT}
+
+
+@pytest.fixture(scope="module")
+def emulated(copies: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
+    """Return the counters of the copy on an MI300X."""
+    return copies["gfx942"]
+
+
+def emulated_copy(gpu: str, directory: Path) -> Mapping[str, float]:
+    code_object = build_hip(VEC_COPY, directory, architecture=ARCHITECTURES[gpu]).code_object
+    target, kernel = recorded_target(gpu), code_object.kernels[0]
     with EmulatorDevice(target=target).machine() as machine:
         buffers = [machine.allocate(name, DOUBLE * WORK_ITEMS) for name in "abc"]
         machine.write(buffers[0], np.arange(WORK_ITEMS, dtype=np.float64))
@@ -78,26 +109,26 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "recording"), [(name, recording) for name in CHECKED for recording in MI300X if name in MI300X[recording]]
+    ("name", "gpu"), [(name, gpu) for gpu, recording in RECORDINGS.items() for name in checked(gpu) if name in recording]
 )
-def test_a_copy_has_the_counters_of_a_real_mi300x(emulated: Mapping[str, float], name: str, recording: str) -> None:
-    bound = CATALOGUE[name].bound or 0.0
+def test_a_copy_has_the_counters_of_a_real_gpu(copies: Mapping[str, Mapping[str, float]], name: str, gpu: str) -> None:
+    bound = counter_catalogue(ARCHITECTURES[gpu])[name].bound or 0.0
 
-    for measured in MI300X[recording][name]:
-        assert abs(emulated[name] - measured) <= bound * measured
-
-
-def test_the_catalogue_has_every_recorded_counter() -> None:
-    recorded = {name for values in MI300X.values() for name in values}
-
-    assert recorded <= set(CATALOGUE)
-    assert len(recorded & set(CHECKED)) >= 150
+    for measured in RECORDINGS[gpu][name]:
+        assert abs(copies[ARCHITECTURES[gpu]][name] - measured) <= bound * measured
 
 
-def test_a_counter_has_a_value_unless_it_is_unavailable(emulated: Mapping[str, float]) -> None:
-    totals = {name for name in emulated if "[" not in name}
+@pytest.mark.parametrize("gpu", RECORDINGS)
+def test_the_catalogue_has_every_recorded_counter(gpu: str) -> None:
+    assert set(RECORDINGS[gpu]) <= set(counter_catalogue(ARCHITECTURES[gpu]))
+    assert len(set(RECORDINGS[gpu]) & set(checked(gpu))) >= 130
 
-    assert totals == {name for name, row in CATALOGUE.items() if row.certificate != "unavailable"}
+
+@pytest.mark.parametrize("architecture", sorted(set(ARCHITECTURES.values())))
+def test_a_counter_has_a_value_unless_it_is_unavailable(copies: Mapping[str, Mapping[str, float]], architecture: str) -> None:
+    totals = {name for name in copies[architecture] if "[" not in name}
+
+    assert totals == {name for name, row in counter_catalogue(architecture).items() if row.certificate != "unavailable"}
 
 
 @pytest.mark.parametrize("name", ["TCC_BUBBLE", "TCC_EA0_WRREQ"])
@@ -173,9 +204,9 @@ def copy_events(recording: Mapping[str, Sequence[float]], line_shift: int) -> di
 
 @pytest.mark.parametrize("gpu", LINE_SHIFT)
 def test_the_rules_of_execution_hold_on_three_gpus(gpu: str) -> None:
-    recording = wide_recording(gpu)
-    counters = execution_counters(copy_events(recording, LINE_SHIFT[gpu]))
-    ruled = {*counters_of("execution"), *counters_of("zero_without")} & set(recording)
+    recording, counter_set = wide_recording(gpu), COUNTER_SETS[gpu]
+    counters = execution_counters(copy_events(recording, LINE_SHIFT[gpu]), counter_set)
+    ruled = {*counters_of("execution", counter_set), *counters_of("zero_without", counter_set)} & set(recording)
 
     assert len(ruled) >= 60
     assert {name: [counters[name]] * 3 for name in ruled} == {name: recording[name] for name in ruled}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,11 @@ _MATRIX_SHAPE = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?")
 def counter_increments(instruction: Instruction) -> Mapping[str, int]:
     """Return the increments by counter name for one wavefront, including SQ_INSTS."""
     increments = {"SQ_INSTS": 1}
-    for rows in _tables().values():
+    classes, counter_set = _classes(), instruction.isa.counter_set
+    for rows in classes.lists:
         for encoding, mnemonic, names in rows:
             if encoding.fullmatch(instruction.encoding) and mnemonic.search(instruction.mnemonic):
-                increments |= dict.fromkeys(names, 1)
+                increments |= {name: 1 for name in names if classes.has(counter_set, name)}
                 break
     if instruction.is_matrix:
         increments |= _matrix_operations(instruction, increments)
@@ -36,9 +38,10 @@ def counter_increments(instruction: Instruction) -> Mapping[str, int]:
     return increments
 
 
-def counter_names() -> frozenset[str]:
+def counter_names(counter_set: str) -> frozenset[str]:
     """Return every counter that an instruction can increment; a kernel that does not increment one has zero there."""
-    listed = {name for rows in _tables().values() for _, _, names in rows for name in names}
+    classes = _classes()
+    listed = {name for rows in classes.lists for _, _, names in rows for name in names if classes.has(counter_set, name)}
     kinds = {name.rpartition("_")[2] for name in listed if name.startswith("SQ_INSTS_VALU_MFMA_")}
     others = {"SQ_INSTS", "SQ_VALU_MFMA_BUSY_CYCLES", "nontemporal_accesses"}
     return frozenset(others | listed | {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}" for kind in kinds})
@@ -53,12 +56,25 @@ def _matrix_operations(instruction: Instruction, increments: Mapping[str, int]) 
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}": 2 * m * n * k * blocks // OPERATIONS_PER_MOP}
 
 
+@dataclass(frozen=True)
+class _Classes:
+    """Lists of rows (encoding, mnemonic, counters), and the counter sets of counters that others lack."""
+
+    lists: tuple[tuple[tuple[re.Pattern[str], re.Pattern[str], list[str]], ...], ...]
+    only: Mapping[str, tuple[str, ...]]
+
+    def has(self, counter_set: str, name: str) -> bool:
+        return name not in self.only or counter_set in self.only[name]
+
+
 @cache
-def _tables() -> dict[str, list[tuple[re.Pattern[str], re.Pattern[str], list[str]]]]:
+def _classes() -> _Classes:
     import yaml
 
     tables: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("counter_classes.yaml").read_text())
-    return {
-        name: [(re.compile(encoding), re.compile(mnemonic), names) for encoding, mnemonic, names in rows]
-        for name, rows in tables.items()
-    }
+    only = {name: tuple(sets.split()) for name, sets in tables.pop("only").items()}
+    lists = (
+        tuple((re.compile(encoding), re.compile(mnemonic), names) for encoding, mnemonic, names in rows)
+        for rows in tables.values()
+    )
+    return _Classes(tuple(lists), only)

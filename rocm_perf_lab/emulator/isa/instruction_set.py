@@ -28,6 +28,8 @@ class InstructionSet:
     flushes_half_products: bool
     negates_f64_products: bool
     decoder: InstructionDecoder = field(repr=False, compare=False)
+    counter_set: str
+    """Hardware counters of the architecture; a key of `counter_rules.yaml`."""
     matrix_passes: tuple[tuple[str, int], ...] = field(repr=False)
     """Patterns of lower-case texts and passes; the first match applies."""
 
@@ -62,6 +64,7 @@ def instruction_set(architecture: str) -> InstructionSet:
         flushes_half_products=found.emulator.flushes_half_products,
         negates_f64_products=found.emulator.negates_f64_products,
         decoder=found.decoder,
+        counter_set=found.counter_set,
         matrix_passes=tuple((row.pattern, row.passes) for row in found.matrix_passes),
     )
 

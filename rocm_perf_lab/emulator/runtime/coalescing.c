@@ -131,12 +131,13 @@ static struct rpl_requests requests_of_any(uint64_t lanes, const uint64_t *addre
   return r;
 }
 
-// Contiguous lanes make the same requests wherever they start in a line.
+// Contiguous lanes make the same requests wherever the line is in which they start.
 static struct rpl_requests requests_of_contiguous(const uint64_t *address, uint32_t width, uint32_t line_shift) {
-  enum { LINE = 1 << RPL_LINE_SHIFT, WIDTHS = 17 };
-  static _Thread_local struct rpl_requests known[WIDTHS][LINE];  // of a pure function: never stale
-  if (line_shift != RPL_LINE_SHIFT || width >= WIDTHS) return requests_of_any(RPL_ALL_LANES, address, width, line_shift);
-  struct rpl_requests *r = &known[width][address[0] & (LINE - 1)];
+  enum { SHORTEST = RPL_LINE_SHIFT - 1, LINE = 1 << RPL_LINE_SHIFT, WIDTHS = 17 };
+  static _Thread_local struct rpl_requests known[2][WIDTHS][LINE];  // of a pure function: never stale
+  if (line_shift < SHORTEST || line_shift > RPL_LINE_SHIFT || width >= WIDTHS)
+    return requests_of_any(RPL_ALL_LANES, address, width, line_shift);
+  struct rpl_requests *r = &known[line_shift - SHORTEST][width][address[0] & ((1u << line_shift) - 1)];
   if (!r->accesses) *r = requests_of_any(RPL_ALL_LANES, address, width, line_shift);
   return *r;
 }
@@ -204,8 +205,9 @@ uint32_t rpl_segments_of(uint64_t lanes, const uint64_t *address, uint32_t width
 
 // ---- counters ----
 
-static int count(struct rpl_counters *c, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
-  struct rpl_requests r = rpl_requests_of(lanes, address, width, RPL_LINE_SHIFT);
+static int count(struct rpl_machine *m, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
+  struct rpl_counters *c = &m->counters;
+  struct rpl_requests r = rpl_requests_of(lanes, address, width, RPL_LINE_SHIFT - (uint32_t)m->has_half_lines);
   c->l1_lookups += r.lookups;
   switch (access) {
     case RPL_LOAD: c->read_accesses += r.accesses; break;
@@ -222,7 +224,7 @@ static int count(struct rpl_counters *c, int access, uint64_t lanes, const uint6
 
 void rpl_count_requests(struct rpl_wave *w, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
   struct rpl_counters *c = &w->machine->counters;
-  c->coalesced_waves += (uint64_t)count(c, access, lanes, address, width);
+  c->coalesced_waves += (uint64_t)count(w->machine, access, lanes, address, width);
 }
 
 void rpl_count_private(struct rpl_wave *w, int access, uint64_t lanes, const uint64_t *offset, uint32_t width) {
@@ -235,7 +237,7 @@ void rpl_count_private(struct rpl_wave *w, int access, uint64_t lanes, const uin
       uint64_t at = offset[l] + first;
       address[l] = (at / PRIVATE_ELEMENT * RPL_LANES + l) * PRIVATE_ELEMENT + at % PRIVATE_ELEMENT;
     }
-    is_coalesced &= count(c, access, lanes, address, element);
+    is_coalesced &= count(w->machine, access, lanes, address, element);
   }
   c->coalesced_waves += (uint64_t)is_coalesced;
 }

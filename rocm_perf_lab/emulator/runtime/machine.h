@@ -80,6 +80,7 @@ struct rpl_machine {
   uint64_t last_hit;
   uint64_t concurrent;    // other threads run the same launch: global atomics must be atomic on the host
   uint64_t run;           // enum rpl_run_number
+  uint64_t has_half_lines;  // lines of the vector L1 have half of RPL_LINE_SHIFT's length
   struct rpl_fault fault;
   struct rpl_counters counters;
   struct rpl_footprint *footprint;  // NULL: accessed lines are not recorded

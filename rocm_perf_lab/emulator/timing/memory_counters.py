@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.emulator.counter_rules import array_counters, counters_of, is_counter, model_counters
 
 if TYPE_CHECKING:
@@ -66,21 +67,22 @@ def hardware_counters(
         "scalar_line_reads": unit.scalar_misses * scale / _UNITS_PER_SCALAR_CACHE,
         "instruction_line_reads": unit.instruction_misses * scale / _UNITS_PER_SCALAR_CACHE,
     }
+    counter_set = load_architecture(target.architecture).counter_set
     exact = {name: value for name, value in (executed or {}).items() if is_counter(name) or name not in values}
-    counters = model_counters("timing", {**values, **exact})
+    counters = model_counters("timing", counter_set, {**values, **exact})
     if memory is None:
         return counters
     traffic = _traffic(memory, scalar_line_reads=values["scalar_line_reads"])
     return {
         **counters,
-        **model_counters("shared_totals", {**values, **traffic, **exact}),
-        **_channel_counters(memory.channels, cycles),
+        **model_counters("shared_totals", counter_set, {**values, **traffic, **exact}),
+        **_channel_counters(memory.channels, cycles, counter_set),
     }
 
 
-def estimated_counters() -> tuple[str, ...]:
+def estimated_counters(counter_set: str) -> tuple[str, ...]:
     """Return the counters that :func:`hardware_counters` can make for a whole launch."""
-    return tuple(sorted({name for section in _SECTIONS for name in counters_of(section)}))
+    return tuple(sorted({name for section in _SECTIONS for name in counters_of(section, counter_set)}))
 
 
 def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[str, float]:
@@ -101,11 +103,12 @@ def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[s
     }
 
 
-def _channel_counters(channels: NDArray[np.void], cycles: float) -> dict[str, float]:
+def _channel_counters(channels: NDArray[np.void], cycles: float, counter_set: str) -> dict[str, float]:
     """Return the counters of every channel, numbered through the XCDs."""
     flat = channels.reshape(-1)
     events = {f"{_CHANNEL_PREFIX}{name}": flat[name].astype(np.float64) for name in channels.dtype.names or ()}
     counters: dict[str, float] = {}
-    for name, values in array_counters("shared_channels", {"cycles": np.full(len(flat), cycles), **events}).items():
+    values_of = {"cycles": np.full(len(flat), cycles), **events}
+    for name, values in array_counters("shared_channels", counter_set, values_of).items():
         counters |= {f"{name}[{number}]": value for number, value in enumerate(values.tolist())}
     return counters

@@ -45,7 +45,7 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
     metrics = {name: load_metrics(wanted or found[0])[name] for name, found in known.items()}
     if as_json:
         rows = [_row(metric, known[name], wanted) for name, metric in metrics.items()]
-        counters = counter_catalogue() if wanted is None or has_catalogue(wanted) else {}
+        counters = counter_catalogue(wanted) if wanted is None or has_catalogue(wanted) else {}
         listed = [_counter_row(name, counter) for name, counter in counters.items()]
         print(json.dumps({"schema_version": "1.1", "metrics": rows, "counters": listed}, indent=2))
         return
@@ -71,7 +71,7 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
     """
     wanted = _architecture(target)
     known = metric_architectures()
-    counter = describe_counter(name) if name not in known else None
+    counter = describe_counter(name, wanted) if name not in known else None
     if counter is not None:
         _show_counter(console, name, counter, as_json=as_json)
         return
