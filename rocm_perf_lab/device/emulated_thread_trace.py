@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.rocprof.att.effects import row_effects
 from rocm_perf_lab.rocprof.att.model import (
     AttProvenance,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.waits import Links
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
-_GFXIP = 9
+_VERSIONS_PER_GENERATION = 10000
+"""`gfx_target_version` starts with the GFX generation: 90402."""
 _AGENT, _DISPATCH, _CODE_OBJECT, _KERNEL, _COMPUTE_UNIT = 1, 1, 1, 1, 0
 
 
@@ -51,7 +53,8 @@ def emulated_trace(
     line_at = {address: line for line, address in enumerate(sorted(texts), start=1)}
     lines = np.array([line_at[i.address] for i in program.instructions], dtype=np.int64)
     categories = np.array([_category(i) for i in program.instructions], dtype=np.int64)
-    follower = Follower({n: row_effects(texts[i.address], _GFXIP) for n, i in enumerate(program.instructions)}, _GFXIP)
+    gfxip = load_architecture(code_object.architecture).gfx_target_version // _VERSIONS_PER_GENERATION
+    follower = Follower({n: row_effects(texts[i.address], gfxip) for n, i in enumerate(program.instructions)}, gfxip)
     branches = np.array([i.mnemonic.startswith("S_CBRANCH") for i in program.instructions])
     numbers: dict[tuple[int, int], int] = {}
     traced = []
@@ -84,7 +87,7 @@ def emulated_trace(
             agent=_AGENT,
             dispatch=_DISPATCH,
             version=VERSION,
-            gfxip=_GFXIP,
+            gfxip=gfxip,
             device=device,
             emulated=True,
             architecture=code_object.architecture,
