@@ -11,6 +11,8 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 @click.command(short_help="List the instructions of a code object.")
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name (default: all kernels).")
+@click.option("--list", "list_only", is_flag=True, help="List the kernels only: code size, registers, LDS and name.")
+@click.option("--architecture", metavar="NAME", help="Code in a library for several GPUs. Default: gfx942 if it has that.")
 @click.option("--source", "with_source", is_flag=True, help="Show the source line of each instruction.")
 @click.option(
     "--counts",
@@ -20,8 +22,17 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 )
 @JSON
 @DEBUG
-def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | None, as_json: bool, debug: bool) -> None:
-    """List the instructions of FILE: a code object, an offload bundle, or a HIP object file or executable."""
+def disassemble(
+    file: str,
+    kernel: str | None,
+    list_only: bool,
+    architecture: str | None,
+    with_source: bool,
+    counts: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """List the instructions of FILE: a code object, an offload bundle, or a HIP object file, executable or library."""
 
     def run() -> None:
         from pathlib import Path
@@ -30,7 +41,8 @@ def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | 
 
         from rocm_perf_lab.jobs.disassemble.job import DisassembleRequest, run_disassemble
 
-        request = DisassembleRequest(Path(file), kernel, with_source, Path(counts) if counts else None)
+        counted = Path(counts) if counts else None
+        request = DisassembleRequest(Path(file), kernel, with_source, counted, architecture, list_only)
         run_disassemble(request, Console(highlight=False), as_json=as_json)
 
     answer(run, debug=debug)

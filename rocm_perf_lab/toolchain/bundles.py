@@ -17,12 +17,13 @@ from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf_file import ELF_MAGIC, parse_elf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 EM_AMDGPU = 224
 
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED_MAGIC = b"CCOB"
+_MAGIC = re.compile(re.escape(_BUNDLE_MAGIC) + b"|" + re.escape(_COMPRESSED_MAGIC))
 _COMPRESSED_HEADERS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 """Version -> header after magic, version and method: file size (version 2 and later), content size, content hash."""
 _METHODS = {0: "zlib", 1: "zstd"}
@@ -35,7 +36,8 @@ _ENTRY = struct.Struct("<QQQ")
 class _BundleEntry:
     target: str
     """`hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+`, or `host-...`."""
-    content: bytes
+    content: memoryview
+    """Part of the file: libraries have gigabytes of code for ten architectures."""
 
     @property
     def architecture(self) -> str:
@@ -55,27 +57,49 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
     Raises:
         CodeObjectError: The container is unknown or damaged, or has no code for this architecture.
     """
-    if data.startswith(ELF_MAGIC):
-        elf = parse_elf(data)
-        if elf.machine == EM_AMDGPU:
-            return (data,)
-        fat_binary = elf.section(".hip_fatbin")
-        if fat_binary is None:
-            raise CodeObjectError(
-                f"the ELF file is for machine {elf.machine}, not AMDGPU ({EM_AMDGPU}), and has no .hip_fatbin section",
-                hint="Pass a code object, or an executable that was compiled from HIP.",
-            )
-        data = elf.content(fat_binary)
-    bundles = [[entry for entry in bundle if entry.content] for bundle in _bundles(data)]
-    chosen = tuple(best.content for best in (_best(bundle, architecture) for bundle in bundles) if best is not None)
+    packed = _packed_bundles(data)
+    if packed is None:
+        return (data,)
+    bundles = [[entry for entry in bundle if entry.content] for bundle in _bundles(packed)]
+    chosen = tuple(bytes(best.content) for best in (_best(bundle, architecture) for bundle in bundles) if best is not None)
     if not chosen:
-        entries = [entry for bundle in bundles for entry in bundle]
-        present = sorted({entry.architecture for entry in entries if not entry.target.startswith("host")})
+        present = _architectures(bundles)
         raise CodeObjectError(
             f"the bundle has no code object for {architecture}, only for: {', '.join(present) or 'no GPU'}",
-            hint=f"Compile with --offload-arch={architecture}.",
+            hint=f"Compile with --offload-arch={architecture}" + (", or name one of these architectures." if present else "."),
         )
     return chosen
+
+
+def bundled_architectures(data: bytes) -> tuple[str, ...]:
+    """Return the architectures for which an offload bundle or host executable has code, sorted; none for a code object.
+
+    Raises:
+        CodeObjectError: The container is unknown or damaged.
+    """
+    packed = _packed_bundles(data)
+    return () if packed is None else tuple(_architectures(_bundles(packed)))
+
+
+def _architectures(bundles: Iterable[list[_BundleEntry]]) -> list[str]:
+    entries = [entry for bundle in bundles for entry in bundle]
+    return sorted({entry.architecture for entry in entries if entry.content and not entry.target.startswith("host")})
+
+
+def _packed_bundles(data: bytes) -> memoryview | None:
+    """Return the bundles in a file, or None if it is a code object itself."""
+    if not data.startswith(ELF_MAGIC):
+        return memoryview(data)
+    elf = parse_elf(data)
+    if elf.machine == EM_AMDGPU:
+        return None
+    fat_binary = elf.section(".hip_fatbin")
+    if fat_binary is None:
+        raise CodeObjectError(
+            f"the ELF file is for machine {elf.machine}, not AMDGPU ({EM_AMDGPU}), and has no .hip_fatbin section",
+            hint="Pass a code object, or an executable that was compiled from HIP.",
+        )
+    return elf.view(fat_binary)
 
 
 def _best(bundle: list[_BundleEntry], architecture: str) -> _BundleEntry | None:
@@ -85,26 +109,24 @@ def _best(bundle: list[_BundleEntry], architecture: str) -> _BundleEntry | None:
     return min(candidates, key=lambda entry: len(entry.features & {"xnack+", "sramecc-"}), default=None)
 
 
-def _bundles(data: bytes) -> Iterator[list[_BundleEntry]]:
-    starts = [match.start() for match in re.finditer(re.escape(_BUNDLE_MAGIC) + b"|" + re.escape(_COMPRESSED_MAGIC), data)]
-    if not starts:
+def _bundles(data: memoryview) -> Iterator[list[_BundleEntry]]:
+    found = _MAGIC.search(data)
+    if found is None:
         raise CodeObjectError(
             "neither an ELF file nor an offload bundle",
             hint="Pass a .hsaco file, an offload bundle or a HIP executable.",
         )
-    end = 0
-    for start in starts:
-        if start < end:
-            continue  # content of the previous bundle
-        if data.startswith(_COMPRESSED_MAGIC, start):
-            content, end = _decompressed(data, start)
-            yield _entries_of_one(content, 0)[0]
+    while found is not None:
+        if found[0] == _COMPRESSED_MAGIC:
+            content, end = _decompressed(data, found.start())
+            yield _entries_of_one(memoryview(content), 0)[0]
         else:
-            entries, end = _entries_of_one(data, start)
+            entries, end = _entries_of_one(data, found.start())
             yield entries
+        found = _MAGIC.search(data, end)
 
 
-def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
+def _decompressed(data: memoryview, start: int) -> tuple[bytes, int]:
     """Return the content of a compressed bundle, and the offset of its end."""
     place = start + len(_COMPRESSED_MAGIC)
     version, method = struct.unpack("<HH", _checked(data, place, 4))
@@ -124,7 +146,7 @@ def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
     return content, end
 
 
-def _inflated(packed: bytes, size: int, method: str) -> bytes | None:
+def _inflated(packed: memoryview, size: int, method: str) -> bytes | None:
     """Return the content, or None if the data is damaged."""
     if method == "zlib":
         import zlib
@@ -141,7 +163,7 @@ def _inflated(packed: bytes, size: int, method: str) -> bytes | None:
         return None
 
 
-def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
+def _entries_of_one(data: memoryview, start: int) -> tuple[list[_BundleEntry], int]:
     """Return the entries of the bundle at `start`, and the offset of its end."""
     entries = []
     position = start + len(_BUNDLE_MAGIC)
@@ -151,14 +173,14 @@ def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
     for _ in range(count):
         offset, size, name_size = _ENTRY.unpack(_checked(data, position, _ENTRY.size))
         position += _ENTRY.size
-        target = _checked(data, position, name_size).decode("utf-8", errors="replace")
+        target = bytes(_checked(data, position, name_size)).decode("utf-8", errors="replace")
         position += name_size
         entries.append(_BundleEntry(target, _checked(data, start + offset, size)))
         end = max(end, position, start + offset + size)
     return entries, end
 
 
-def _checked(data: bytes, offset: int, size: int) -> bytes:
+def _checked(data: memoryview, offset: int, size: int) -> memoryview:
     if offset + size > len(data):
         raise CodeObjectError("the offload bundle is truncated", hint="Compile or copy the file again.")
     return data[offset : offset + size]

@@ -7,6 +7,7 @@ that note is read from its `.kd` kernel descriptors. Version 2 has other notes a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from rocm_perf_lab.arch.registry import (
     processor_of_machine,
     processors,
     processors_of_generic_target,
+    settings_of_target,
 )
 from rocm_perf_lab.toolchain.bundles import unpack_code_objects
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
@@ -29,6 +31,7 @@ from rocm_perf_lab.toolchain.descriptor import (
 )
 from rocm_perf_lab.toolchain.elf_file import ElfFile, parse_elf
 from rocm_perf_lab.toolchain.metadata import KernelNote, read_metadata_note
+from rocm_perf_lab.toolchain.target_id import OLDEST_GENERIC_VERSION, generic_version, target_id_of_flags
 from rocm_perf_lab.toolchain.version2 import (
     KernelNoteV2,
     is_version_2,
@@ -47,7 +50,6 @@ _MACH_MASK = 0xFF
 _ARCHITECTURAL_VGPRS = 256
 """Most VGPRs that an instruction can name, AGPRs not included."""
 _ET_REL = 1
-_STT_NOTYPE = 0
 
 
 def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> CodeObject:
@@ -84,8 +86,11 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
     note = read_metadata_note(elf)
     of_version_2 = note is None and is_version_2(elf)
     isa = isa_of_notes(elf) if of_version_2 else None
-    architecture = _architecture(elf, wanted_architecture, isa)
-    target_id = note.target_id if note is not None and note.target_id else architecture
+    generic = _generic_target(elf)
+    members = processors_of_generic_target(generic) if generic is not None else ()
+    architecture = _member(members, wanted_architecture) or _architecture(elf, isa)
+    named = generic or architecture
+    target_id = str(target_id_of_flags(named, elf.flags, elf.abi_version, settings_of_target(named)))
     if of_version_2:
         target_id = isa if isa is not None and isa.startswith(f"{architecture}:") else architecture
         kernels = _kernels_of_version_2(elf, architecture)
@@ -100,19 +105,29 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
         kernels = [_kernel_of_note(elf, kernel, architecture) for kernel in note.kernels]
         noted = {kernel.symbol for kernel in kernels}
         kernels += [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf) if name not in noted]
-    return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)))
+    return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)), members)
 
 
-def _architecture(elf: ElfFile, wanted: str, isa: str | None) -> str:
-    """Return the processor that the ELF flags name, or the one of the notes (`isa`) if the flags name none.
+def _generic_target(elf: ElfFile) -> str | None:
+    """Return the generic target that the ELF flags name, or None for a processor."""
+    generic = generic_target_of_machine(elf.flags & _MACH_MASK)
+    version = generic_version(elf.flags, elf.abi_version)
+    if generic is not None and version < OLDEST_GENERIC_VERSION:
+        raise CodeObjectError(
+            f"code for {generic} of version {version}: GPUs run it from version {OLDEST_GENERIC_VERSION} on",
+            hint="Compile it with -mcode-object-version=6.",
+        )
+    return generic
 
-    For a generic target it is `wanted` if that processor runs its code, else the first one that does.
-    """
+
+def _member(members: tuple[str, ...], wanted: str) -> str | None:
+    """Return the wanted member of a generic target, or the first; None without members."""
+    return wanted if wanted in members else next(iter(members), None)
+
+
+def _architecture(elf: ElfFile, isa: str | None) -> str:
+    """Return the processor that the ELF flags name, or the one of the notes (`isa`) if the flags name none."""
     machine = elf.flags & _MACH_MASK
-    generic = generic_target_of_machine(machine)
-    if generic is not None:
-        members = processors_of_generic_target(generic)
-        return wanted if wanted in members else members[0]
     processor = processor_of_machine(machine)
     noted = isa.partition(":")[0] if isa is not None else ""
     if processor is None and noted:
@@ -247,10 +262,6 @@ def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
     code = elf.symbols.get(symbol)
     if code is not None and code.address <= entry_address < code.address + code.size:
         return min(code.address + code.size, section_end) - entry_address
-    later = (
-        other.address
-        for other in elf.symbols.values()
-        if entry_address < other.address < section_end
-        and (other.kind != _STT_NOTYPE or other.size or other.name + _DESCRIPTOR_SUFFIX in elf.symbols)  # not a label
-    )
-    return min(later, default=section_end) - entry_address
+    following = bisect_right(elf.starts, entry_address)
+    later = elf.starts[following] if following < len(elf.starts) else section_end
+    return min(later, section_end) - entry_address

@@ -26,6 +26,7 @@ _CLASS_64_LITTLE_ENDIAN = (2, 1)
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
 _SHF_ALLOC, _SHF_EXECINSTR = 2, 4
 _SHN_UNDEF = 0
+_STT_NOTYPE = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,17 @@ class ElfFile:
         )
         return {symbol.name: symbol for table in tables for symbol in self._symbols_of(table)}
 
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Sorted addresses of functions, kernels and objects; not of labels of assembly, which have neither type nor size."""
+        return tuple(
+            sorted(
+                symbol.address
+                for symbol in self.symbols.values()
+                if symbol.kind != _STT_NOTYPE or symbol.size or f"{symbol.name}.kd" in self.symbols
+            )
+        )
+
     @property
     def notes(self) -> Iterator[Note]:
         """The records of all note sections."""
@@ -104,6 +116,15 @@ class ElfFile:
     def content(self, section: Section) -> bytes:
         """Return the bytes of a section in the file."""
         return _slice(self.data, section.offset, section.size, f"section {section.name!r}")
+
+    def view(self, section: Section) -> memoryview:
+        """Return the bytes of a section without a copy.
+
+        Raises:
+            CodeObjectError: The file ends inside the section.
+        """
+        _require_bytes(self.data, section.offset, section.size, f"section {section.name!r}")
+        return memoryview(self.data)[section.offset : section.offset + section.size]
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes at a virtual address.
@@ -174,11 +195,15 @@ def _aligned(size: int) -> int:
 
 
 def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
+    _require_bytes(data, offset, size, what)
+    return data[offset : offset + size]
+
+
+def _require_bytes(data: bytes, offset: int, size: int, what: str) -> None:
     if offset + size > len(data):
         raise CodeObjectError(
             f"the file ends inside the {what}: {offset + size} bytes needed, {len(data)} present", hint=_REBUILD
         )
-    return data[offset : offset + size]
 
 
 def _string(table: bytes, start: int) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.toolchain.bundles import EM_AMDGPU
+from rocm_perf_lab.arch.registry import emulated_architectures, processors_of_generic_target
+from rocm_perf_lab.toolchain.bundles import EM_AMDGPU, bundled_architectures
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf import read_code_objects
 from rocm_perf_lab.toolchain.elf_file import ELF_MAGIC
-from rocm_perf_lab.toolchain.kernel_lookup import KernelNotFound, find_kernel
+from rocm_perf_lab.toolchain.kernel_lookup import KernelNotFound, find_kernel_of, listed_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +26,14 @@ _TYPE_AND_MACHINE = struct.Struct("<HH")
 _TYPE_OFFSET = 16
 
 
-def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeObject, ...]:
+def read_kernel_file(path: Path, *, architecture: str = "gfx942", or_another: bool = False) -> tuple[CodeObject, ...]:
     """Return the code objects of a file; of a bundle those for `architecture`.
+
+    Args:
+        path: Code object, offload bundle, HIP object file, executable or library.
+        architecture: Architecture of the code in a bundle.
+        or_another: Return code for another architecture if the bundle has none for this one: of those that the emulator
+            executes the first.
 
     Raises:
         CodeObjectError: The file is unreadable, damaged or not linked, or has no code for the architecture.
@@ -42,6 +49,8 @@ def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeO
             hint=f"link it: ld.lld -shared {path.name} -o {path.stem}.hsaco",
         )
     try:
+        if or_another:
+            architecture = _available(bundled_architectures(data), architecture)
         return read_code_objects(data, bundle_architecture=architecture)
     except CodeObjectError as error:
         raise CodeObjectError(error.what, where=error.where or str(path), hint=error.hint) from error
@@ -57,18 +66,21 @@ def choose_kernel(code_objects: Sequence[CodeObject], name: str | None) -> tuple
     if name is None and len(every) == 1:
         return every[0]
     if name is None:
-        listed = "".join(f"\n  {kernel.name}" for _, kernel in every)
         raise KernelNotFound(
-            f"the file has {len(every)} kernels:{listed}" if every else "the file contains no kernels",
+            f"the file has {len(every)} kernels:\n{listed_kernels([kernel for _, kernel in every])}"
+            if every
+            else "the file contains no kernels",
             hint="select one with --kernel NAME" if every else "mark the entry function __global__",
         )
-    refused: list[KernelNotFound] = []
-    for code_object in code_objects:
-        try:
-            return code_object, find_kernel(code_object, name)
-        except KernelNotFound as error:
-            refused.append(error)
-    raise refused[0]
+    found = find_kernel_of([kernel for _, kernel in every], name)
+    return next((code_object, kernel) for code_object, kernel in every if kernel is found)
+
+
+def _available(present: Sequence[str], wanted: str) -> str:
+    """Return the wanted architecture, or the best one of a bundle that lacks it; a bundle may have code for generic targets."""
+    if wanted in present or any(wanted in processors_of_generic_target(name) for name in present):
+        return wanted
+    return next((name for name in emulated_architectures() if name in present), next(iter(present), wanted))
 
 
 def _is_relocatable(data: bytes) -> bool:

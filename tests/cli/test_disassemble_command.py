@@ -222,7 +222,26 @@ def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
     data = bundle(("hip-amdgcn-amd-amdhsa--gfx1100", (tmp_path / hsaco).read_bytes()))
     (tmp_path / "other.o").write_bytes(data)
 
-    refused(disassemble("other.o"), says="no code object for gfx942, only for: gfx1100", where="other.o")
+    answer = disassemble("other.o", "--architecture", "gfx942")
+
+    refused(answer, says="no code object for gfx942, only for: gfx1100", where="other.o", hint="one of these")
+
+
+def test_a_library_for_several_gpus(hsaco: str, tmp_path: Path) -> None:
+    """Without `--architecture`, code for an emulated GPU is taken; every translation unit is searched for a kernel."""
+    code = (tmp_path / hsaco).read_bytes()
+    targets = ("gfx1100", "gfx90a")
+    unit = bundle(*((f"hipv4-amdgcn-amd-amdhsa--{name}", code + name.encode()) for name in targets))
+    other = build_hip('extern "C" __global__ void alone(float* y) { y[0] = 2; }', tmp_path).code_object.data
+    (tmp_path / "lib.so").write_bytes(host_executable(unit + bundle(("hipv4-amdgcn-amd-amdhsa--gfx90a", other))))
+
+    listed = disassemble("lib.so", "--list")
+    chosen = disassemble("lib.so", "--list", "--architecture", "gfx1100")
+
+    assert [line.split()[-1] for line in listed.out.splitlines()] == ["[_Z4fillIfEvPT_]", "calls", "powers", "alone"]
+    assert len(chosen.out.splitlines()) == 3
+    assert disassemble("lib.so", "--kernel", "alone").out.startswith("; alone\n")
+    assert disassemble("lib.so", "--kernel", "fill").code == 0
 
 
 def test_missing_or_damaged_counts(hsaco: str, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rocm_perf_lab.toolchain.demangle import base_name, demangle, without_parameters
-from rocm_perf_lab.toolchain.kernel_lookup import KernelNotFound, find_kernel
+from rocm_perf_lab.toolchain.kernel_lookup import KernelNotFound, find_kernel, find_kernel_of
 from tests.builders.kernels import build_hip
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
         ("blas::tile<16, float>", "_ZN4blas4tileILi16EfEEvPT0_"),
         ("blas::tile<32,_Float16>", "_ZN4blas4tileILi32EDF16_EEvPT0_"),
         ("void blas::tile<16, float>(float*)", "_ZN4blas4tileILi16EfEEvPT0_"),
+        ("hidden", "_ZN12_GLOBAL__N_16hiddenEPf"),
     ],
 )
 def test_a_kernel_is_found_by(code_object: CodeObject, entry: str, symbol: str) -> None:
@@ -59,6 +61,24 @@ def test_ambiguous_overloads_are_an_error(code_object: CodeObject) -> None:
 def test_ambiguous_template_instances_are_an_error(code_object: CodeObject) -> None:
     with pytest.raises(KernelNotFound, match="matches 2 kernels"):
         find_kernel(code_object, "blas::tile")
+
+
+def test_the_most_exact_spelling_wins_in_any_of_several_code_objects(code_object: CodeObject) -> None:
+    first = [kernel for kernel in code_object.kernels if kernel.symbol == "_Z5scalePf"]
+    tile = next(kernel for kernel in code_object.kernels if "tileILi16" in kernel.symbol)
+    renamed = replace(tile, symbol="scale", name="scale")
+
+    assert find_kernel_of([*first, renamed], "scale") is renamed
+    assert find_kernel_of([*first, *first], "scale") is first[0]
+
+
+def test_a_message_about_thousands_of_kernels_is_short(code_object: CodeObject) -> None:
+    many = [replace(code_object.kernels[0], symbol=f"k{number}", name=f"k{number}") for number in range(1000)]
+
+    with pytest.raises(KernelNotFound, match="976 others") as refusal:
+        find_kernel_of(many, "absent")
+
+    assert len(refusal.value.what.splitlines()) == 26
 
 
 def test_an_unknown_name_is_reported_with_the_nearest_and_the_list(code_object: CodeObject) -> None:

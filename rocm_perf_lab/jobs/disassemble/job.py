@@ -15,17 +15,17 @@ from rocm_perf_lab.target.catalog import load_target, target_aliases, target_nam
 from rocm_perf_lab.target.occupancy import occupancy
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
-from rocm_perf_lab.toolchain.listing import list_kernel
+from rocm_perf_lab.toolchain.listing import Listing, list_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
     from rocm_perf_lab.jobs.disassemble.counts import CountTable
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
-    from rocm_perf_lab.toolchain.listing import ListedInstruction, Listing
+    from rocm_perf_lab.toolchain.listing import ListedInstruction
     from rocm_perf_lab.toolchain.source_lines import SourceLine
 
 _LARGEST_SOURCE_BYTES = 16 << 20
@@ -41,6 +41,10 @@ class DisassembleRequest:
     kernel: str | None = None
     with_source: bool = False
     counts: Path | None = None
+    architecture: str | None = None
+    """Architecture of the code in a bundle; by default gfx942, or another that the file has."""
+    list_only: bool = False
+    """Whether to list the kernels without their instructions."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +58,28 @@ class CountedListing:
 
 
 def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: bool) -> None:
-    """Print one kernel, or all kernels of the file.
+    """Print one kernel, or all kernels of the file, or their names.
 
     Raises:
         LabError: The file or the counts cannot be read, the kernel does not exist, or the processor is not supported.
     """
     require_existing(request.file, "the code object")
-    code_objects = read_kernel_file(request.file)
+    if request.architecture is None:
+        code_objects = read_kernel_file(request.file, or_another=True)
+    else:
+        code_objects = read_kernel_file(request.file, architecture=request.architecture)
     counts = None
     if request.counts is not None:
         counts = read_count_table(request.counts, code_objects, request.kernel)
     wanted = _wanted(code_objects, request.kernel, counts)
-    listings = [
-        (code_object, _counted(list_kernel(code_object, kernel, with_source=request.with_source), counts))
-        for code_object, kernel in wanted
-    ]
-    target = _target_of(listings[0][0].architecture) if listings else None
+    target = _target_of(wanted[0][0].architecture)
+    listings = _listings(wanted, counts, request)
     if as_json:
-        print(_document(listings, target, request), end="")
+        print(_document(list(listings), target, request), end="")
+        return
+    if request.list_only:
+        for code_object, kernel in wanted:
+            console.print(Text(_kernel_line(code_object, kernel)), soft_wrap=True)
         return
     sources = _Sources(request.file.parent)
     for number, (code_object, counted) in enumerate(listings):
@@ -79,6 +87,23 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
             console.print()
         for line in _lines(code_object, counted, target, sources):
             console.print(Text(line), soft_wrap=True)
+
+
+def _listings(
+    wanted: Iterable[tuple[CodeObject, KernelMetadata]], counts: CountTable | None, request: DisassembleRequest
+) -> Iterator[tuple[CodeObject, CountedListing]]:
+    """Yield the listings one by one: a library has millions of instructions."""
+    for code_object, kernel in wanted:
+        instructions = () if request.list_only else list_kernel(code_object, kernel, with_source=request.with_source).instructions
+        yield code_object, _counted(Listing(kernel, instructions), counts)
+
+
+def _kernel_line(code_object: CodeObject, kernel: KernelMetadata) -> str:
+    """Return a kernel in one line: code size, registers, LDS, and its name; the symbol if it differs."""
+    vgprs = kernel.vgpr_count - kernel.agpr_count
+    registers = f"{vgprs:3} VGPR {kernel.agpr_count:3} AGPR {kernel.sgpr_count:3} SGPR"
+    name = kernel.name if kernel.symbol == kernel.name else f"{kernel.name}  [{kernel.symbol}]"
+    return f"{code_object.target_id}  {kernel.code_bytes:7,} B  {registers}  {kernel.lds_bytes:6,} B LDS  {name}"
 
 
 def _wanted(

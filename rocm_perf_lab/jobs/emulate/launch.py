@@ -62,8 +62,11 @@ def requested_launch(request: EmulateRequest, named: Target | None) -> Requested
     """
     geometry = _geometry(request)
     require_existing(request.file, "the code object")
-    architecture = {} if named is None else {"architecture": named.architecture}
-    code_object, kernel = choose_kernel(read_kernel_file(request.file, **architecture), request.kernel)
+    if named is None:
+        code_objects = read_kernel_file(request.file, or_another=True)
+    else:
+        code_objects = read_kernel_file(request.file, architecture=named.architecture)
+    code_object, kernel = choose_kernel(code_objects, request.kernel)
     target = named if named is not None else load_target(usual_target(code_object.architecture))
     _require_emulated(code_object, target, request.file)
     names = argument_names(kernel, len(request.arguments))
@@ -98,7 +101,7 @@ def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
 def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> None:
     if code_object.architecture != target.architecture:
         raise LabError(
-            f"the code object is for {code_object.architecture}, {target.name} is {target.architecture}",
+            f"the code object is for {code_object.described_target}, {target.name} is {target.architecture}",
             where=str(file),
             hint=f"compile it with --offload-arch={target.architecture}, or choose another --target",
         )
