@@ -167,6 +167,8 @@ class EmulatorParameters(StrictModel):
     """Whether hardware adds the scratch of the wavefront to scratch addresses. Otherwise kernels get a buffer resource for it."""
     marks_atomic_stores: bool = True
     """Whether the encoding of atomic and volatile stores differs from that of other stores."""
+    clamps_sparse_products: bool = False
+    """Whether FP16_OVFL limits results of sparse matrix products to the largest numbers."""
     flushes_half_products: bool = False
     """Whether matrix and dot products of 16-bit floats flush denormal operands and results."""
     negates_f64_products: bool = True
@@ -194,6 +196,10 @@ class Processor(StrictModel):
     registers: RegisterEncoding
     generic_targets: tuple[str, ...] = ()
     """Generic targets whose code runs on the processor: gfx9-4-generic."""
+    settings: tuple[Literal["sramecc", "xnack"], ...] = ()
+    """Settings of the processor that its code may require to be on or off."""
+    fixed_settings: dict[str, bool] = {}
+    """Settings that all GPUs of the processor have on or off."""
     decoder: InstructionDecoder | None = None
     """None if only llvm-objdump can disassemble its code."""
 

@@ -9,7 +9,7 @@ import re
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -128,12 +128,23 @@ def processor_of_machine(elf_machine: int) -> Processor | None:
 
 def generic_target_of_machine(elf_machine: int) -> str | None:
     """Return the generic target with this EF_AMDGPU_MACH number: `gfx9-4-generic` of 0x5F."""
-    return next((name for name, machine in _known().generic_targets.items() if machine == elf_machine), None)
+    return next((name for name, target in _known().generic_targets.items() if target.elf_machine == elf_machine), None)
+
+
+def settings_of_target(name: str) -> tuple[str, ...]:
+    """Return the settings (`sramecc`, `xnack`) of a processor or generic target."""
+    found = _known().generic_targets.get(name) or find_processor(name)
+    return () if found is None else found.settings
 
 
 def processors_of_generic_target(name: str) -> tuple[str, ...]:
     """Return the processors that run code of a generic target."""
     return tuple(one.name for one in processors().values() if name in one.generic_targets)
+
+
+def compilable_targets() -> tuple[str, ...]:
+    """Return all processors and generic targets for which the device libraries can be configured."""
+    return tuple(name for name in (*processors(), *_known().generic_targets) if isa_number(name) is not None)
 
 
 def processor_alias(name: str) -> str | None:
@@ -154,6 +165,9 @@ def architecture_name(gfx_target_version: int) -> str:
 
 def isa_number(name: str) -> tuple[str, int] | None:
     """Return suffix and value of the device libraries' `oclc_isa_version`: `("90a", 9010)` of gfx90a."""
+    generic = _known().generic_targets.get(name)
+    if generic is not None and generic.isa_number is not None:
+        return name.removeprefix("gfx"), generic.isa_number
     parsed = _NAME.fullmatch(name)
     if parsed is None:
         return None
@@ -248,11 +262,22 @@ class _Group(StrictModel):
     members: dict[str, dict[str, Any]]
 
 
+class _GenericTarget(StrictModel):
+    """Generic target: its EF_AMDGPU_MACH number and the settings that its code may require.
+
+    `isa_number` is what the device libraries call it; None if the lab does not compile for it.
+    """
+
+    elf_machine: int
+    isa_number: int | None = None
+    settings: tuple[Literal["sramecc", "xnack"], ...] = ()
+
+
 class _Known(StrictModel):
     """Content of `known.yaml`."""
 
     processors: tuple[_Group, ...]
-    generic_targets: dict[str, int]
+    generic_targets: dict[str, _GenericTarget]
     xnack_names: dict[str, str]
 
 

@@ -5,18 +5,39 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+from rocm_perf_lab.toolchain.target_id import parse_target_id
 
 if TYPE_CHECKING:
     from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
 class LaunchRefused(LabError):
     """A launch beyond the limits of the hardware."""
+
+
+def require_loadable(code_object: CodeObject, target: Target) -> None:
+    """Check the processor and the settings that a code object requires; XNACK may be on or off, as in HSA_XNACK.
+
+    Raises:
+        LaunchRefused: The GPU does not run this code.
+    """
+    if code_object.architecture != target.architecture:
+        raise LaunchRefused(
+            f"the code object is for {code_object.described_target}, the emulator executes {target.architecture}",
+            hint=f"Compile for {target.architecture}.",
+        )
+    unmet = parse_target_id(code_object.target_id).unmet(load_architecture(target.architecture).fixed_settings)
+    if unmet:
+        raise LaunchRefused(
+            f"the code object is for {code_object.target_id}, but {', '.join(unmet)} is not a setting of {target.name}",
+            hint=f"Compile for {target.architecture}: code without a setting runs with both.",
+        )
 
 
 def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:

@@ -22,7 +22,7 @@ from rocm_perf_lab.emulator.host_services import HostServices
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, grid_sync_block, pack_kernarg
-from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_resident
+from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_loadable, require_resident
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
@@ -128,14 +128,11 @@ class EmulatedGpu:
         """Load a code object into device memory, at `address` if given.
 
         Raises:
-            LaunchRefused: The code object is for another architecture.
+            LaunchRefused: The code object is for another architecture, or for other settings than those of the GPU.
             DeviceMemoryError: The address range is in use.
         """
-        if code_object.architecture != self._target.architecture:
-            raise LaunchRefused(
-                f"the code object is for {code_object.architecture}, the emulator executes {self._target.architecture}",
-                hint=f"Compile for {self._target.architecture}.",
-            )
+        code_object = code_object.for_processor(self._target.architecture)
+        require_loadable(code_object, self._target)
         return load_code_object(self.memory, code_object, address)
 
     def launch(

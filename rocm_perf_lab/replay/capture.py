@@ -58,8 +58,11 @@ class Capture:
             CodeObjectError: It is damaged.
         """
         from rocm_perf_lab.toolchain.elf import read_code_object
+        from rocm_perf_lab.toolchain.target_id import parse_target_id
 
-        return read_code_object(self.hsaco)
+        code_object = read_code_object(self.hsaco)
+        recorded = parse_target_id(self.dispatch.agents[self.dispatch.agent].isa.rpartition("--")[2])
+        return code_object.for_processor(recorded.processor)
 
     @cached_property
     def kernel(self) -> KernelMetadata:

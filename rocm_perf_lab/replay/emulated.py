@@ -283,7 +283,8 @@ def _require_emulated(capture: Capture) -> None:
     architecture = capture.code_object.architecture
     if architecture not in emulated_architectures():
         raise ReplayError(
-            f"the capture is of {architecture}, but the emulator executes {', '.join(emulated_architectures())}",
+            f"the capture is of {capture.code_object.described_target}, but the emulator executes "
+            f"{', '.join(emulated_architectures())}",
             where=str(capture.directory),
             hint=f"Replay it on a GPU with {architecture}: --device rocm.",
         )

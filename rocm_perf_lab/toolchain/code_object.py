@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rocm_perf_lab.core.errors import LabError
@@ -83,8 +83,20 @@ class CodeObject:
 
     data: bytes = field(repr=False)
     architecture: str
+    """Processor; of generic code the one that was asked for if it is a member, else the first member."""
     target_id: str
     kernels: tuple[KernelMetadata, ...]
+    members: tuple[str, ...] = ()
+    """Processors that run it if its target is generic."""
+
+    def for_processor(self, name: str) -> CodeObject:
+        """Return the code object for a processor if that is a member of its generic target, else itself."""
+        return replace(self, architecture=name) if name in self.members else self
+
+    @property
+    def described_target(self) -> str:
+        """Target for messages: `gfx942`, or `gfx9-4-generic (gfx942, gfx950)`."""
+        return f"{self.target_id.partition(':')[0]} ({', '.join(self.members)})" if self.members else self.architecture
 
     @cached_property
     def sha256(self) -> str:

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocm_perf_lab.arch.registry import isa_number, processors
+from rocm_perf_lab.arch.registry import compilable_targets, isa_number
 from rocm_perf_lab.core.errors import LabError
 
 _LAYOUT = 2
@@ -62,7 +62,7 @@ def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple
     Raises:
         RocmRootError: clang rejects the control modules.
     """
-    identity = "\0".join([bundled.identity, *clang, *(linker or ()), *processors()])
+    identity = "\0".join([bundled.identity, *clang, *(linker or ()), *compilable_targets()])
     root = cache_dir / "rocm" / f"{bundled.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     if root.is_dir():
         return root
@@ -118,7 +118,7 @@ def _write_control_modules(directory: Path, clang: tuple[str, ...]) -> None:
 def _control_modules() -> dict[str, str]:
     """Return LLVM IR by module name; each module defines one constant of the device libraries."""
     modules = dict.fromkeys(_EMPTY_MODULES, "; empty\n")
-    for isa, number in filter(None, map(isa_number, processors())):
+    for isa, number in filter(None, map(isa_number, compilable_targets())):
         modules[f"oclc_isa_version_{isa}"] = _constant("__oclc_ISA_version", "i32", number)
     for abi in _ABI_VERSIONS:
         modules[f"oclc_abi_version_{abi}"] = _constant("__oclc_ABI_version", "i32", abi)

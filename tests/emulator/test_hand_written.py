@@ -217,10 +217,11 @@ def test_every_version_of_code_objects_runs(version: int) -> None:
 def test_version_3_is_recognised_by_its_header_and_note() -> None:
     data = bytearray(assemble_code_object(kernel("") + metadata_text("k", version=3), version=4))
     data[8] = 1  # ELFABIVERSION_AMDGPU_HSA_V3
+    data[49] = 2  # EF_AMDGPU_FEATURE_SRAMECC_V3; a setting without its bit is off
 
     code_object = read_code_object(bytes(data))
 
-    assert (code_object.target_id, code_object.kernels[0].kernarg_bytes) == ("gfx942", 64)
+    assert (code_object.target_id, code_object.kernels[0].kernarg_bytes) == ("gfx942:sramecc+:xnack-", 64)
 
 
 def test_several_kernels_of_one_object() -> None:
