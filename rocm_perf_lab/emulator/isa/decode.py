@@ -74,7 +74,8 @@ def decode_one(code: bytes, address: int, isa: InstructionSet, index: int = 0) -
 class _Substitution:
     """Opcode field of an encoding: instructions with `value` decode as those with `known`."""
 
-    fixed: int
+    tested: int
+    """Bits that tell the encoding and its opcode; `value` are those of the instruction."""
     mask: int
     value: int
     known: int
@@ -88,11 +89,15 @@ class _Substitution:
 
 def _own_opcode(window: bytes, isa: InstructionSet) -> _Substitution | None:
     word = int.from_bytes(window[:4], "little")
-    return next((s for s in _substitutions(isa) if word & (s.fixed | s.mask) == s.value), None)
+    for tested, by_value in _substitutions(isa):
+        if found := by_value.get(word & tested):
+            return found
+    return None
 
 
 @cache
-def _substitutions(isa: InstructionSet) -> tuple[_Substitution, ...]:
+def _substitutions(isa: InstructionSet) -> tuple[tuple[int, dict[int, _Substitution]], ...]:
+    """Return the substitutions of an instruction set by the bits that they test and their value."""
     from tinygrad.renderer.amd import _load_formats
     from tinygrad.renderer.amd.dsl import FixedBitField
 
@@ -103,14 +108,17 @@ def _substitutions(isa: InstructionSet) -> tuple[_Substitution, ...]:
         fixed = [f for f in fields.values() if isinstance(f, FixedBitField) and f.lo < _WORD_BITS]
         op = fields["op"]
         return _Substitution(
-            fixed=sum(f.mask << f.lo for f in fixed),
+            tested=sum(f.mask << f.lo for f in fixed) | op.mask << op.lo,
             mask=op.mask << op.lo,
             value=sum(f.default << f.lo for f in fixed) | own.opcode << op.lo,
             known=own.like << op.lo,
             mnemonic=own.mnemonic,
         )
 
-    return tuple(map(substitution, isa.own_opcodes))
+    grouped: dict[int, dict[int, _Substitution]] = {}
+    for one in map(substitution, isa.own_opcodes):
+        grouped.setdefault(one.tested, {})[one.value] = one
+    return tuple(grouped.items())
 
 
 def _decoded(window: bytes) -> Any:
