@@ -159,7 +159,7 @@ def dependencies(
         side = _group(process, stream, is_copy)
         other_side = _other_side(process, stream, is_copy, side)
         of_stream = ended.last_of(side, other_side)
-        already = (own != NONE) & (ended.end_of(of_stream) <= start[own])
+        already = (own != NONE) & ended.had_ended(of_stream, own)
         found.append(np.where(already, NONE, of_stream))
     near = ended.last_of_another(process, lane)
     near_end = np.where(near == NONE, 0, end[near])
@@ -230,6 +230,11 @@ class _Ended:
         """Return the node of group `wanted` that ended last, per query; -1 if `wanted` is -1 or no node had ended."""
         ranks = self._last_rank(group[self.node], wanted, self.before if before is None else before)
         return self._nodes(ranks)
+
+    def had_ended(self, node: Integers, at_start_of: Integers) -> NDArray[np.bool_]:
+        """Return whether a node precedes another one, also if both have no duration and the same time; undefined for -1."""
+        precedes: NDArray[np.bool_] = self._rank[node] < self.before[at_start_of]
+        return precedes
 
     def end_of(self, node: Integers) -> Integers:
         """Return the end of a node; undefined for -1."""

@@ -63,6 +63,14 @@ def test_a_copy_that_the_lane_already_waited_for_is_omitted() -> None:
     assert path.slack_ns.tolist() == [0, 0]
 
 
+def test_a_copy_of_no_duration_at_the_time_of_the_lane_predecessor_is_waited_for() -> None:
+    # The copy of 1 ns joins the copy at 2, for which the second kernel waits: the first one started before it.
+    path = critical_path(dispatches([(2, 2, 0), (3, 3, 0)]), copies([(0, 0, 0), (0, 1, 1), (2, 2, 0)]), max_gap_ns=0)
+
+    assert {(0, 1), (0, 4), (3, 4), (4, 1)} <= set(path.edges)
+    assert path.slack_ns.tolist() == [1, 0]
+
+
 def test_three_predecessors_are_all_followed() -> None:
     # The kernel of queue 0 waits for its lane, for its stream's copy and for the kernel of queue 1, the longest.
     path = critical_path(
