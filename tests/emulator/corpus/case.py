@@ -26,13 +26,14 @@ class Run:
     """Arguments and results of one launch.
 
     An array is a buffer with that content, a NumPy scalar or bytes are passed by value. `expected` is by position; buffers
-    that it does not name must come back unchanged.
+    that it does not name must come back unchanged. The order of elements in `sorted_buffers` depends on the order of work-items.
     """
 
     arguments: tuple[Argument, ...]
     expected: Mapping[int, NDArray[Any]]
     rtol: float = 0.0
     atol: float = 0.0
+    sorted_buffers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,21 @@ class Case:
     block: int | Dim3
     lds: int
     make: Callable[[np.random.Generator], Run] = field(repr=False)
+    only: tuple[str, ...] = ()
+    """Architectures that have the kernel; empty for all."""
+
+    def runs_on(self, architecture: str) -> bool:
+        """Return whether an architecture has the instructions of the kernel."""
+        return not self.only or architecture in self.only
 
 
-def launch(grid: int | Dim3, block: int | Dim3, *, lds: int = 0) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
+def launch(
+    grid: int | Dim3, block: int | Dim3, *, lds: int = 0, only: tuple[str, ...] = ()
+) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
     """Turn a function into the case of the kernel of the same name."""
 
     def decorate(make: Callable[[np.random.Generator], Run]) -> Case:
-        return Case(make.__module__.rpartition(".")[2], make.__name__, grid, block, lds, make)
+        return Case(make.__module__.rpartition(".")[2], make.__name__, grid, block, lds, make, only)
 
     return decorate
 

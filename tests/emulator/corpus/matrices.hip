@@ -38,8 +38,6 @@ MFMA(f32_16x16x16bf16_1k, f32_16x16x16bf16_1k, s4, f4, 0, 0, 0)
 #ifndef __gfx90a__
 MFMA(i32_32x32x16_i8, i32_32x32x16_i8, long, i16v, 0, 0, 0)
 MFMA(i32_16x16x32_i8, i32_16x16x32_i8, long, i4, 0, 0, 0)
-#endif
-#ifdef __gfx942__
 MFMA(f32_16x16x32_fp8_fp8, f32_16x16x32_fp8_fp8, long, f4, 0, 0, 0)
 MFMA(f32_16x16x32_fp8_bf8, f32_16x16x32_fp8_bf8, long, f4, 0, 0, 0)
 MFMA(f32_16x16x32_bf8_fp8, f32_16x16x32_bf8_fp8, long, f4, 0, 0, 0)
@@ -66,8 +64,6 @@ MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
 SMFMAC(f32_16x16x32_f16, h4, h8, f4, 0, 2)
 SMFMAC(f32_32x32x16_bf16, s4, s8, f16v, 0, 1)
 SMFMAC(i32_16x16x64_i8, i2, i4, i4, 0, 0)
-#endif
-#ifdef __gfx942__
 SMFMAC(f32_32x32x32_fp8_bf8, i2, i4, f16v, 0, 1)
 #endif
 

@@ -18,7 +18,9 @@ from tests.emulator.corpus.case import Case, Run, launch
 F16, F32, F64, I8, I32 = np.float16, np.float32, np.float64, np.int8, np.int32
 BF16, FP8, BF8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz
 XF32 = "float32 with 10 bits of mantissa"
+OCP_FP8, OCP_BF8 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 LANES = 64
+CDNA3, CDNA4, SINCE_CDNA3 = ("gfx942",), ("gfx950",), ("gfx942", "gfx950")
 
 
 def operand_places(m: int, k: int, blocks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +40,10 @@ def result_places(m: int, blocks: int, kind: Any) -> tuple[np.ndarray, np.ndarra
     return j + m * (q % groups), 4 * (q // groups) + i % 4
 
 
-def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any = None, out: Any = F32) -> Case:
+def matrix_case(
+    name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any = None, out: Any = F32,
+    *, only: tuple[str, ...] = (), theme: str = __name__,
+) -> Case:  # fmt: skip
     """Return the case of an MFMA: D = A B + C for every block."""
     b_kind = b_kind or a_kind
 
@@ -62,11 +67,14 @@ def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any
         exact = {} if out == I32 else {"rtol": 1e-5, "atol": 1e-5} if out == F32 else {"rtol": 1e-14, "atol": 1e-14}
         return Run((lanes_a, lanes_b, lanes_c, np.zeros_like(lanes_d)), {3: lanes_d}, **exact)
 
-    make.__name__, make.__module__ = name, __name__
-    return launch(grid=1, block=64)(make)
+    make.__name__, make.__module__ = name, theme
+    return launch(grid=1, block=64, only=only)(make)
 
 
-def sparse_case(name: str, m: int, k: int, a_kind: Any, b_kind: Any, out: Any = F32, chosen_set: int = 0) -> Case:
+def sparse_case(
+    name: str, m: int, k: int, a_kind: Any, b_kind: Any, out: Any = F32, chosen_set: int = 0,
+    *, only: tuple[str, ...] = (), theme: str = __name__,
+) -> Case:  # fmt: skip
     """Return the case of an SMFMAC: the lane holds two of every four neighbours in a row of A, each with an index of two bits."""
 
     def make(rng: np.random.Generator) -> Run:
@@ -80,14 +88,17 @@ def sparse_case(name: str, m: int, k: int, a_kind: Any, b_kind: Any, out: Any = 
                 indices[lane] |= np.uint32(place << 2 * (first + n + chosen_set * per_lane))
         b = rng.integers(-8, 9, (1, m, k)).astype(b_kind)
         lanes_b = np.zeros((LANES, 2 * per_lane), b_kind)
-        lanes_b[operand_places(m, k, 1)] = b
+        halves = 2 if lanes_b[0].nbytes == 32 else 1  # on gfx950, the second 16 bytes of a lane are of the second half of K
+        for half, columns in enumerate(np.split(b, halves, axis=2)):
+            lane, element = operand_places(m, k // halves, 1)
+            lanes_b[lane, element + half * 2 * per_lane // halves] = columns
         before = rng.integers(-99, 99, (LANES, m * m // LANES)).astype(out)
         expected = before.copy()
         expected[result_places(m, 1, out)] += np.einsum("ik,bjk->bij", a.astype(F64), b.astype(F64)).astype(out)
         return Run((lanes_a, lanes_b, indices.view(I32), before), {3: expected})
 
-    make.__name__, make.__module__ = f"sparse_{name}", __name__
-    return launch(grid=1, block=64)(make)
+    make.__name__, make.__module__ = f"sparse_{name}", theme
+    return launch(grid=1, block=64, only=only)(make)
 
 
 CASES = [
@@ -106,24 +117,30 @@ CASES = [
     matrix_case("f32_4x4x4bf16_1k", 4, 4, 16, BF16),
     matrix_case("f32_32x32x8bf16_1k", 32, 8, 1, BF16),
     matrix_case("f32_16x16x16bf16_1k", 16, 16, 1, BF16),
-    matrix_case("i32_32x32x16_i8", 32, 16, 1, I8, out=I32),
-    matrix_case("i32_16x16x32_i8", 16, 32, 1, I8, out=I32),
-    matrix_case("f32_16x16x32_fp8_fp8", 16, 32, 1, FP8),
-    matrix_case("f32_16x16x32_fp8_bf8", 16, 32, 1, FP8, BF8),
-    matrix_case("f32_16x16x32_bf8_fp8", 16, 32, 1, BF8, FP8),
-    matrix_case("f32_32x32x16_bf8_bf8", 32, 16, 1, BF8),
-    matrix_case("f32_32x32x16_fp8_fp8", 32, 16, 1, FP8),
+    matrix_case("i32_32x32x16_i8", 32, 16, 1, I8, out=I32, only=SINCE_CDNA3),
+    matrix_case("i32_16x16x32_i8", 16, 32, 1, I8, out=I32, only=SINCE_CDNA3),
+    *(
+        case
+        for only, fp8, bf8 in ((CDNA3, FP8, BF8), (CDNA4, OCP_FP8, OCP_BF8))
+        for case in (
+            matrix_case("f32_16x16x32_fp8_fp8", 16, 32, 1, fp8, only=only),
+            matrix_case("f32_16x16x32_fp8_bf8", 16, 32, 1, fp8, bf8, only=only),
+            matrix_case("f32_16x16x32_bf8_fp8", 16, 32, 1, bf8, fp8, only=only),
+            matrix_case("f32_32x32x16_bf8_bf8", 32, 16, 1, bf8, only=only),
+            matrix_case("f32_32x32x16_fp8_fp8", 32, 16, 1, fp8, only=only),
+            sparse_case("f32_32x32x32_fp8_bf8", 32, 32, fp8, bf8, chosen_set=1, only=only),
+        )
+    ),
     matrix_case("i32_32x32x4i8", 32, 4, 2, I8, out=I32),
     matrix_case("i32_16x16x4i8", 16, 4, 4, I8, out=I32),
     matrix_case("i32_4x4x4i8", 4, 4, 16, I8, out=I32),
-    matrix_case("f32_16x16x8_xf32", 16, 8, 1, XF32),
-    matrix_case("f32_32x32x4_xf32", 32, 4, 1, XF32),
+    matrix_case("f32_16x16x8_xf32", 16, 8, 1, XF32, only=CDNA3),
+    matrix_case("f32_32x32x4_xf32", 32, 4, 1, XF32, only=CDNA3),
     matrix_case("f64_16x16x4f64", 16, 4, 1, F64, out=F64),
     matrix_case("f64_4x4x4f64", 4, 4, 4, F64, out=F64),
-    sparse_case("f32_16x16x32_f16", 16, 32, F16, F16, chosen_set=2),
-    sparse_case("f32_32x32x16_bf16", 32, 16, BF16, BF16, chosen_set=1),
-    sparse_case("i32_16x16x64_i8", 16, 64, I8, I8, out=I32),
-    sparse_case("f32_32x32x32_fp8_bf8", 32, 32, FP8, BF8, chosen_set=1),
+    sparse_case("f32_16x16x32_f16", 16, 32, F16, F16, chosen_set=2, only=SINCE_CDNA3),
+    sparse_case("f32_32x32x16_bf16", 32, 16, BF16, BF16, chosen_set=1, only=SINCE_CDNA3),
+    sparse_case("i32_16x16x64_i8", 16, 64, I8, I8, out=I32, only=SINCE_CDNA3),
 ]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
-from tests.emulator.corpus.case import Run, launch
+from tests.emulator.corpus.case import Case, Run, launch
 
 F16, F32, F64, I16, U16, I32, U32, I64 = (
     np.float16, np.float32, np.float64, np.int16, np.uint16, np.int32, np.uint32, np.int64,
 )  # fmt: skip
-BF16, FP8, BF8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz
+BF16 = ml_dtypes.bfloat16
 N = 64
 
 
@@ -75,15 +77,26 @@ def packed_floats(rng: np.random.Generator) -> Run:
     return Run((a, b, c, np.zeros((5, N, 2), F32)), {3: np.array(listed)})
 
 
-@launch(grid=1, block=N)
-def eight_bit_floats(rng: np.random.Generator) -> Run:
-    a, b = (rng.standard_normal((2, N)) * 10.0 ** rng.uniform(-3, 1.5, (2, N))).astype(F32)
-    values = np.stack([a, b, b * 2, a * 2], axis=1)
-    fp8, bf8 = values.astype(FP8), values.astype(BF8)
-    x, y = fp8.astype(F32), bf8.astype(F32)
-    fout = [x[:, 0], x[:, 3], y[:, 1], y[:, 2], x[:, 0] + 3 * x[:, 1], y[:, 2] + 3 * y[:, 3]]
-    packed = [fp8.view(np.uint8).reshape(N, 4).copy().view(I32)[:, 0], bf8.view(np.uint8).reshape(N, 4).copy().view(I32)[:, 0]]
-    return Run((a, b, np.zeros((2, N), I32), np.zeros((6, N), F32)), {2: np.array(packed), 3: np.array(fout)})
+def eight_bit_floats(architecture: str, fp8_type: Any, bf8_type: Any) -> Case:
+    """Return the case of an architecture, whose conversions have these formats."""
+
+    def make(rng: np.random.Generator) -> Run:
+        a, b = (rng.standard_normal((2, N)) * 10.0 ** rng.uniform(-3, 1.5, (2, N))).astype(F32)
+        values = np.stack([a, b, b * 2, a * 2], axis=1)
+        fp8, bf8 = values.astype(fp8_type), values.astype(bf8_type)
+        x, y = fp8.astype(F32), bf8.astype(F32)
+        fout = [x[:, 0], x[:, 3], y[:, 1], y[:, 2], x[:, 0] + 3 * x[:, 1], y[:, 2] + 3 * y[:, 3]]
+        packed = [codes.view(np.uint8).reshape(N, 4).copy().view(I32)[:, 0] for codes in (fp8, bf8)]
+        return Run((a, b, np.zeros((2, N), I32), np.zeros((6, N), F32)), {2: np.array(packed), 3: np.array(fout)})
+
+    make.__name__ = "eight_bit_floats"
+    return launch(grid=1, block=N, only=(architecture,))(make)
+
+
+CASES = [
+    eight_bit_floats("gfx942", ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz),
+    eight_bit_floats("gfx950", ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+]
 
 
 @launch(grid=1, block=N)
