@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
@@ -45,7 +45,10 @@ _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 _RETURN_BITS = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14, "SMEM": 16}
 """Bit of an atomic's encoding that is set if it returns the replaced value."""
 _EXCHANGE = re.compile(r"_ATOMIC_SWAP(?:_X2)?$")
-_COHERENT, _ONLY_WRITES = 1, 2
+_NONTEMPORAL_BITS = {"GLOBAL": 17, "FLAT": 17, "MUBUF": 17}
+"""SLC of the encoding, set with GLC on nontemporal accesses, which are not atomic (LLVM, AMDGPU memory model gfx90a)."""
+_COHERENT, _ONLY_WRITES, _MAY_BE_ATOMIC_IN_GROUP, _MAY_BE_ATOMIC = 1, 2, 4, 8
+_LONGEST_ATOMIC_BITS = 64
 
 
 class CheckKind(IntEnum):
@@ -58,6 +61,7 @@ class CheckKind(IntEnum):
     BARRIERS = 4
     ALIGNMENT = 5
     SAME_VALUE = 6
+    POSSIBLE_RACES = 7
 
     @property
     def option(self) -> str:
@@ -65,9 +69,10 @@ class CheckKind(IntEnum):
         return self.name.lower()
 
 
-_RACES = (CheckKind.LDS_RACES, CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE)
-_MEMORY_RACES = frozenset({CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE})
-_UNINITIALISED = (CheckKind.LDS_UNINITIALISED, CheckKind.MEMORY_UNINITIALISED)
+_RACES = (CheckKind.LDS_RACES, CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE, CheckKind.POSSIBLE_RACES)
+_NEEDS_CELLS = frozenset({CheckKind.MEMORY_RACES, CheckKind.POSSIBLE_RACES})
+_REMARKS = frozenset({CheckKind.SAME_VALUE.option, CheckKind.POSSIBLE_RACES.option})
+UNINITIALISED = frozenset({CheckKind.LDS_UNINITIALISED, CheckKind.MEMORY_UNINITIALISED})
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ class CheckFinding:
 
     `source` is the source line if known, `address` the address of the instruction in the code object. A `same_value` is not a
     defect: several wavefronts store the same value to one address without synchronisation. Kernels do this on purpose (a flag, a
-    common maximum), but it becomes a race as soon as one of them stores another value.
+    common maximum), but it becomes a race as soon as one of them stores another value. `possible_races` are races unless both
+    accesses are atomic, which gfx90a does not show.
     """
 
     check: str
@@ -87,11 +93,22 @@ class CheckFinding:
     workgroup: tuple[int, int, int]
     wave: int
     lanes: tuple[int, ...]
+    has_effect: bool = True
+    """False for a read of uninitialised memory on which no result of the launch depends."""
 
     @property
     def is_defect(self) -> bool:
         """Return False for a finding that is only a remark."""
-        return self.check != CheckKind.SAME_VALUE.option
+        return self.has_effect and self.check not in _REMARKS
+
+    @property
+    def reads_uninitialised(self) -> bool:
+        """Return whether the finding is a read of uninitialised memory."""
+        return self.check in {check.option for check in UNINITIALISED}
+
+    def without_effect(self) -> CheckFinding:
+        """Return the finding as a remark: the results do not depend on what was read."""
+        return replace(self, message=f"{self.message}; the results do not depend on it", has_effect=False)
 
     def __str__(self) -> str:
         place = f"{self.source}: " if self.source else ""
@@ -119,9 +136,14 @@ def parse_checks(names: str | Iterable[str]) -> frozenset[CheckKind]:
     return frozenset(chosen)
 
 
-def available_checks(isa: InstructionSet) -> frozenset[CheckKind]:
-    """Return the checks that an instruction set allows: for races in device memory, atomic stores and releases must be marked."""
-    return frozenset(CheckKind) if isa.marks_atomic_stores else frozenset(CheckKind) - _MEMORY_RACES
+def limits_of_checks(isa: InstructionSet, chosen: frozenset[CheckKind]) -> str | None:
+    """Return what the chosen checks cannot decide on an instruction set, as a sentence; None if there is nothing."""
+    if isa.marks_atomic_stores or not chosen & _NEEDS_CELLS:
+        return None
+    return (
+        f"memory races: {isa.architecture} does not mark atomic stores, atomic loads of a workgroup and releases: accesses that may "
+        "be atomic are only reported as possible races, and an acquire orders all accesses before it"
+    )
 
 
 class Checks:
@@ -156,7 +178,7 @@ class Checks:
         self._reported = (ctypes.c_uint8 * count)()
         self._released = (ctypes.c_uint32 * workgroups)()
         self._findings = (FindingRecord * _CAPACITY)()
-        self._maps = [self._map(a) if CheckKind.MEMORY_RACES in chosen else None for a in allocations]
+        self._maps = [self._map(a) if chosen & _NEEDS_CELLS else None for a in allocations]
         self._masks = [memory.initialised(a) if CheckKind.MEMORY_UNINITIALISED in chosen else None for a in allocations]
         self._cells = (ctypes.c_void_p * max(1, len(allocations)))(*(m and m[0] for m in self._maps))
         self._initialised = (ctypes.c_void_p * max(1, len(allocations)))(*map(_address, self._masks))
@@ -172,6 +194,7 @@ class Checks:
             meeting=next((a.address for a in allocations if a.name == GRID_SYNC_NAME and not memory.is_freed(a)), 0),
             waves_per_group=waves_per_workgroup,
             one_barrier=not named_barriers,
+            unseen_releases=not program.isa.marks_atomic_stores,
         )
 
     def __enter__(self) -> Self:
@@ -208,7 +231,7 @@ class Checks:
         raced = {frozenset((r.inst, r.other_inst)) for r in records if CheckKind(r.kind) in _RACES}
         seen: dict[tuple[str, object], CheckFinding] = {}
         for record in records:
-            if CheckKind(record.kind) in _UNINITIALISED and any(record.inst in pair for pair in raced):
+            if CheckKind(record.kind) in UNINITIALISED and any(record.inst in pair for pair in raced):
                 continue  # a read that races with the write of its data
             if CheckKind(record.kind) is CheckKind.ALIGNMENT and self._is_of_compiler(record):
                 continue  # constant data such as strings, which compilers load in words at any address
@@ -265,6 +288,8 @@ class Checks:
                 return f"race on LDS offset {record.address}: {access} by {where}, {self._other(record, line_of)}"
             case CheckKind.SAME_VALUE:
                 return f"one value is stored at {self._place(record)} by {where}, {self._other(record, line_of)}, unsynchronised"
+            case CheckKind.POSSIBLE_RACES:
+                return f"race on {self._place(record)} unless both are atomic: {access} by {where}, {self._other(record, line_of)}"
             case CheckKind.MEMORY_RACES:
                 return f"race on {self._place(record)}: {access} by {where}, {self._other(record, line_of)}"
             case CheckKind.LDS_UNINITIALISED:
@@ -300,7 +325,20 @@ class Checks:
 def _traits(instruction: Instruction) -> int:
     """Return the properties of an access (enum rpl_access_trait)."""
     coherent = any(instruction.bits(bit, bit) for bit in _COHERENT_BITS.get(instruction.encoding, ()))
-    return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
+    if instruction.isa.marks_atomic_stores or "_ATOMIC_" in instruction.mnemonic:
+        return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
+    nontemporal = _NONTEMPORAL_BITS.get(instruction.encoding)
+    if nontemporal is None or instruction.bits(nontemporal, nontemporal) or not _may_be_atomic(instruction):
+        return 0
+    if "_STORE_" in instruction.mnemonic:
+        return _MAY_BE_ATOMIC
+    return _COHERENT if coherent else _MAY_BE_ATOMIC_IN_GROUP
+
+
+def _may_be_atomic(instruction: Instruction) -> bool:
+    """Return whether a load or store has the width of an atomic one."""
+    data = [operand for name, operand in instruction.operands.items() if name in ("data", "vdata", "vdst")]
+    return bool(data) and all(operand.bits <= _LONGEST_ATOMIC_BITS for operand in data)
 
 
 def _only_writes(instruction: Instruction) -> bool:

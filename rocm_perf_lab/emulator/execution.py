@@ -83,6 +83,8 @@ class Dispatch:
     run: RunNumber = RunNumber.ONLY
     """Whether device memory is copied for a second run, or this is that run."""
     checks: ChecksRecord | None = None
+    lds_content: int = LDS_POISON
+    """Dword that fills LDS before a workgroup starts."""
     services: LaunchServices | None = None
     """Host services of the kernel; such a launch runs on one thread."""
 
@@ -206,7 +208,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         work_item_id_dims=state.work_item_id_dims,
         mode=state.mode,
         lds_bytes=dispatch.lds_bytes,
-        lds_poison=LDS_POISON,
+        lds_poison=dispatch.lds_content,
         scratch_bytes=dispatch.scratch_bytes,
         vgpr_rows=dispatch.vgpr_rows,
         agpr_rows=dispatch.agpr_rows,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rocm_perf_lab.emulator.branch_coverage import branch_coverage
-from rocm_perf_lab.emulator.checks import Checks
+from rocm_perf_lab.emulator.checks import UNINITIALISED, CheckKind, Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
@@ -21,6 +21,7 @@ from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_err
 from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
 from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
+from rocm_perf_lab.emulator.unused_reads import MemoryBeforeLaunch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
     from rocm_perf_lab.emulator.build import Runtime
-    from rocm_perf_lab.emulator.checks import CheckFinding, CheckKind
+    from rocm_perf_lab.emulator.checks import CheckFinding
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
     from rocm_perf_lab.emulator.footprint import LineFootprint
     from rocm_perf_lab.emulator.host_services import LaunchServices
@@ -191,6 +192,10 @@ class PreparedLaunch:
 
         if not self._checks:
             return run_all(dispatch), ()
+        before = None
+        if self._checks & UNINITIALISED and self._services is None:
+            records_stores = CheckKind.MEMORY_UNINITIALISED in self._checks
+            before = MemoryBeforeLaunch.of(self._memory, records_stores=records_stores)
         with Checks(
             self._checks,
             self._runtime,
@@ -201,7 +206,16 @@ class PreparedLaunch:
             named_barriers=self._named_barriers,
         ) as checks:
             done = run_all(replace(dispatch, threads=1, checks=checks.record))
-            return done, checks.findings(self._translated.resume_address, self._source_line)
+            findings = checks.findings(self._translated.resume_address, self._source_line)
+        if before is None or done.execution.fault is not None or not any(f.reads_uninitialised for f in findings):
+            return done, findings
+
+        def run_again(lds_content: int) -> bool:
+            return run(replace(dispatch, lds_content=lds_content, records_lines=False)).fault is None
+
+        if before.depends_on_uninitialised(run_again):
+            return done, findings
+        return done, tuple(f.without_effect() if f.reads_uninitialised else f for f in findings)
 
 
 def _result(

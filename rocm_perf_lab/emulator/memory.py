@@ -218,6 +218,11 @@ class DeviceMemory:
         """Return a bit per byte of each dword that is 1 if initialised, (n_dwords,), or None if all bytes are initialised."""
         return self._initialised.get(allocation)
 
+    @property
+    def has_sparse(self) -> bool:
+        """Return whether a buffer gets its content page by page."""
+        return bool(self._sparse)
+
     def registry(self) -> ctypes.Array[AllocationEntry]:
         """Return the sorted table of allocations that the runtime checks accesses against, without empty ones."""
         entries = [self._entry(a) for a in self._allocations if a.nbytes]
