@@ -13,7 +13,7 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=Fals
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 # Hypothesis mixes constants of the loaded modules into its examples, also with `derandomize`; which modules a worker has loaded
 # depends on the order of the tests.
-patch.object(providers, "is_local_module_file", return_value=False).start()
+patch.object(providers, "is_local_module_file", create=True, return_value=False).start()
 
 
 def pytest_sessionfinish() -> None:

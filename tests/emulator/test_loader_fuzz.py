@@ -49,8 +49,9 @@ extern "C" __global__ void kernel(int* out) {
 """
 EXAMPLES = int(os.environ.get("ROCM_PERF_LAB_FUZZ_EXAMPLES", "200"))
 LARGEST_IMAGE_BYTES = 1 << 32
-SLOW = settings(max_examples=EXAMPLES, deadline=10_000, suppress_health_check=list(HealthCheck))
-LAUNCHED = settings(max_examples=max(10, EXAMPLES // 4), deadline=60_000, suppress_health_check=list(HealthCheck))
+# The deadlines, in ms, stop loops without end; on a busy machine with empty caches one example may take a minute.
+SLOW = settings(max_examples=EXAMPLES, deadline=100_000, suppress_health_check=list(HealthCheck))
+LAUNCHED = settings(max_examples=max(10, EXAMPLES // 4), deadline=400_000, suppress_health_check=list(HealthCheck))
 EXTREMES = [0, 1, 0x7F, 0xFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**63, 2**64 - 1]
 HEADER_BYTES = 64
 
