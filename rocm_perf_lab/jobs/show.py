@@ -13,6 +13,7 @@ from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.jobs.show_ledger import ledger_lines
 from rocm_perf_lab.optimize.guards import warnings_of
+from rocm_perf_lab.target.timing_errors import bounds_word
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -55,11 +56,14 @@ def time_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = N
 
 
 def expected_text(time: float, unit: str, errors: TimingErrors | None) -> str:
-    """Return the bounds of an emulated time, for example `, 11.2 to 17.5 us expected`; empty without error bands."""
+    """Return the bounds of an emulated time, for example `, 11.2 to 17.5 us expected`; empty without error bands.
+
+    Bounds that do not follow from measurements are called assumed.
+    """
     if errors is None:
         return ""
     low, high = errors.around(time)
-    return f", {low:{_digits(low)}} to {high:{_digits(high)}} {unit} expected"
+    return f", {low:{_digits(low)}} to {high:{_digits(high)}} {unit} {bounds_word(errors.status)}"
 
 
 def _digits(time: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.profiling.counter_passes import plan_passes
+from rocm_perf_lab.profiling.counter_passes import counters_for, plan_passes
 from rocm_perf_lab.rocprof.reader import read_database
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def run_passes(
     if att is not None:
         shutil.rmtree(att, ignore_errors=True)
     if device.deterministic:
-        run = _run(device, launch, directory / "trace", 1, counters, att)
+        wanted = counters_for(launch.code_object.architecture, counters)
+        run = _run(device, launch, directory / "trace", 1, wanted, att)
         trace = read_database(run.database)
-        notes = (*_uncollected(device, counters, (trace,)), *run.notes)
+        notes = (*_uncollected(device, wanted, (trace,)), *run.notes)
         thread_trace, reason = _read_att(att, launch.symbol)
         return PassResults(run.outputs, trace, (), notes, run.findings, thread_trace, reason, run.instruction_counts, run.printed)
     timed = _run(device, launch, directory / "trace", runs, ())

@@ -9,6 +9,8 @@ from pydantic import Field, NonNegativeInt
 from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
+BandStatus = Literal["provisional", "estimated"]
+
 
 class TimingErrors(StrictModel):
     """Error bands of the timing model, each by increasing coverage, and the cases that they follow from.
@@ -16,7 +18,7 @@ class TimingErrors(StrictModel):
     `provisional` bands are assumed; `estimated` ones are those of `python -m benchmarks.error_bands`.
     """
 
-    status: Literal["provisional", "estimated"]
+    status: BandStatus
     source: str
     """Cases, date and commit of the estimate."""
     time: tuple[TimeBand, ...] = Field(min_length=1)
@@ -51,7 +53,12 @@ class TimingErrors(StrictModel):
 UNVALIDATED = TimingErrors(
     status="provisional",
     source="assumed: this timing model was not compared with measurements",
-    time=(TimeBand(coverage=0.8, low=0.5, high=2.0), TimeBand(coverage=0.95, low=0.25, high=4.0)),
+    time=(TimeBand(coverage=0.8, low=0.25, high=4.0), TimeBand(coverage=0.95, low=0.1, high=10.0)),
     ratio=(RatioBand(coverage=0.8, factor=2.0), RatioBand(coverage=0.9, factor=4.0)),
 )
-"""Bands of a timing model without estimated ones."""
+"""Bands of a timing model without estimated ones: wider than those of gfx942, which were estimated from measurements."""
+
+
+def bounds_word(status: BandStatus) -> str:
+    """Return the word that follows the bounds of an emulated time."""
+    return "expected" if status == "estimated" else "assumed, not validated"

@@ -18,7 +18,7 @@ from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 from rocm_perf_lab.target.catalog import load_target
-from rocm_perf_lab.target.timing_errors import TimingErrors
+from rocm_perf_lab.target.timing_errors import UNVALIDATED, TimingErrors
 from tests.builders.profiles import vec_copy_counters
 from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
 
@@ -92,6 +92,13 @@ ERRORS = TimingErrors(
 )
 def test_an_emulated_time_is_shown_with_its_error_band(runtime_ns: float, text: str) -> None:
     assert time_text(runtime_ns, "emulated", ERRORS) == text
+
+
+def test_bounds_that_no_measurement_supports_are_called_assumed() -> None:
+    assert time_text(12_000, "emulated", UNVALIDATED) == "12.00 us emulated, 3 to 48 us assumed, not validated"
+    estimated = load_target("mi300x").timing_errors
+    assert UNVALIDATED.expected.low < estimated.expected.low
+    assert UNVALIDATED.expected.high > estimated.expected.high
 
 
 def test_programs_read_one_time_with_its_kind() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,6 +60,27 @@ def test_a_deterministic_device_runs_once_with_all_counters(tmp_path: Path) -> N
 
     assert device.requests == [(1, tuple(SQ))]
     assert set(results.trace.counters) == set(SQ)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "names"),
+    [
+        ("gfx90a", {"TCC_EA_RDREQ_sum", "TCC_EA_RDREQ_32B_sum"}),
+        ("gfx942", {"TCC_EA0_RDREQ_sum", "TCC_EA0_RDREQ_32B_sum", "TCC_BUBBLE_sum"}),
+        ("gfx950", {"TCC_EA0_RDREQ_128B_sum", "TCC_EA0_RDREQ_64B_sum", "TCC_EA0_RDREQ_32B_sum"}),
+    ],
+)
+def test_a_deterministic_device_counts_with_the_names_of_the_architecture(
+    tmp_path: Path, architecture: str, names: set[str]
+) -> None:
+    device = RecordingDevice(deterministic=True)
+    launch = replace(LAUNCH, code_object=replace(LAUNCH.code_object, architecture=architecture))
+    reads_of_gfx942 = ["TCC_EA0_RDREQ_sum", "TCC_EA0_RDREQ_32B_sum", "TCC_BUBBLE_sum"]
+
+    results = run_passes(device, launch, directory=tmp_path, runs=1, counters=reads_of_gfx942)
+
+    assert names <= set(results.trace.counters) <= names | {"TCC_EA0_RDREQ_sum"}
+    assert results.failures == ()
 
 
 def test_a_gpu_is_timed_without_counters_and_counted_in_passes_that_fit(tmp_path: Path) -> None:

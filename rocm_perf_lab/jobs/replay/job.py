@@ -21,7 +21,7 @@ from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.report import replay_document
 from rocm_perf_lab.replay.session import ReplaySession
-from rocm_perf_lab.target.timing_errors import UNVALIDATED
+from rocm_perf_lab.target.timing_errors import UNVALIDATED, bounds_word
 
 if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
@@ -183,7 +183,9 @@ def _errors(lab: Lab, device: DeviceName) -> TimingErrors:
 def _time_text(document: ReplayDocument) -> str:
     timing = document.timing
     text = time_text(timing.median * 1e3, timing.kind)
-    return text if timing.expected is None else f"{text}, {timing.expected.low:.3g} to {timing.expected.high:.3g} us expected"
+    if timing.expected is None:
+        return text
+    return f"{text}, {timing.expected.low:.3g} to {timing.expected.high:.3g} us {bounds_word(timing.expected.status)}"
 
 
 def _expected_metrics(document: ReplayDocument) -> dict[str, float]:
