@@ -86,20 +86,28 @@ class MetadataNote(_Record):
 def read_metadata_note(elf: ElfFile) -> MetadataNote | None:
     """Return the metadata of a code object; None if it has no note, or one of version 2.
 
+    A code object that was linked from several objects has the note of each, one after the other; Tensile's libraries have
+    thousands.
+
     Raises:
-        CodeObjectError: The note cannot be decoded.
+        CodeObjectError: A note cannot be decoded.
     """
-    for note in elf.notes:
-        if (note.owner, note.kind) == (_OWNER, _KIND):
-            return _decode(note)
-    return None
+    notes = [_decode(note) for note in elf.notes if (note.owner, note.kind) == (_OWNER, _KIND)]
+    if not notes:
+        return None
+    return notes[0].model_copy(
+        update={
+            "kernels": tuple(kernel for note in notes for kernel in note.kernels),
+            "printf_formats": tuple(text for note in notes for text in note.printf_formats),
+        }
+    )
 
 
 def _decode(note: Note) -> MetadataNote:
     import msgpack
 
     try:
-        content = msgpack.unpackb(note.content)
+        content = msgpack.unpackb(note.content, strict_map_key=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeObjectError(f"the AMDGPU metadata note is not MessagePack: {error}", hint=_REBUILD) from error
     try:
