@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab import __version__
-from rocm_perf_lab.arch.registry import emulated_architectures, load_architecture
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace, partial
@@ -25,6 +25,7 @@ from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.toolchain.descriptor import splits_workgroups
 from rocm_perf_lab.toolchain.source_lines import line_table
 
 if TYPE_CHECKING:
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import CodeObject
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _CACHE_STATES = ("warm", "cold")
 
@@ -80,9 +82,10 @@ class EmulatorDevice:
         cache: str = "warm",
         clock: str | int = "max",
     ) -> None:
+        from rocm_perf_lab.emulator.checks import parse_checks
         from rocm_perf_lab.emulator.sampling import sample_policy
 
-        self._checks = _checks_of(target, check)
+        self._checks = parse_checks(check)
         self._target = target
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
@@ -191,7 +194,9 @@ class EmulatorDevice:
             trace = emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name)
             write_trace(partial(trace) if timing.is_thread_trace_partial else trace, att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
-        notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
+        limits = (*_model_notes(kernel, self._target), *_limits_of_checks(result.program, self._checks))
+        limits = (*_host_call_notes(result.host_calls), *limits)
+        notes = (*limits, *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
 
@@ -228,6 +233,12 @@ def launch_loaded(
         cooperative=launch.cooperative,
         source_line=_source_lines(launch.code_object),
     )
+
+
+def _model_notes(kernel: KernelMetadata, target: Target) -> tuple[str, ...]:
+    if not splits_workgroups(kernel.descriptor, target.architecture):
+        return ()
+    return ("compiled with -mtgsplit: the emulated time assumes that the wavefronts of a workgroup share a CU",)
 
 
 def _host_call_notes(host_calls: int) -> tuple[str, ...]:
@@ -280,25 +291,8 @@ def _source_lines(code_object: CodeObject) -> Callable[[int], str | None]:
     return line_of
 
 
-def _checks_of(target: Target, check: str | Sequence[str]) -> frozenset[CheckKind]:
-    """Return the chosen checks.
+def _limits_of_checks(program: Program, chosen: frozenset[CheckKind]) -> tuple[str, ...]:
+    from rocm_perf_lab.emulator.checks import limits_of_checks
 
-    Raises:
-        LabError: A check does not exist, or is named and not available for the architecture.
-    """
-    from rocm_perf_lab.emulator.checks import available_checks, parse_checks
-    from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
-
-    chosen = parse_checks(check)
-    if not chosen or target.architecture not in emulated_architectures():
-        return chosen  # the launch refuses other architectures
-    available = available_checks(instruction_set(target.architecture))
-    is_all = "all" in ([part.strip() for part in check.split(",")] if isinstance(check, str) else check)
-    missing = sorted(kind.option for kind in chosen - available)
-    if missing and not is_all:
-        raise LabError(
-            f"{target.architecture} does not allow the check {' and '.join(missing)}: its stores do not show if they are atomic",
-            where="device.check",
-            hint=f"Use some of: {', '.join(kind.option for kind in sorted(available))}.",
-        )
-    return chosen & available
+    limits = limits_of_checks(program.isa, chosen)
+    return () if limits is None else (limits,)

@@ -141,8 +141,8 @@ def limits_of_checks(isa: InstructionSet, chosen: frozenset[CheckKind]) -> str |
     if isa.marks_atomic_stores or not chosen & _NEEDS_CELLS:
         return None
     return (
-        f"memory races: {isa.architecture} does not mark atomic stores, atomic loads of a workgroup and releases: accesses that may "
-        "be atomic are only reported as possible races, and an acquire orders all accesses before it"
+        f"memory races: {isa.architecture} does not mark atomic stores, atomic loads of a workgroup and releases. Two accesses "
+        "that may be atomic are a possible race; one that may be does not race with an atomic; an acquire orders everything before it"
     )
 
 
@@ -289,7 +289,9 @@ class Checks:
             case CheckKind.SAME_VALUE:
                 return f"one value is stored at {self._place(record)} by {where}, {self._other(record, line_of)}, unsynchronised"
             case CheckKind.POSSIBLE_RACES:
-                return f"race on {self._place(record)} unless both are atomic: {access} by {where}, {self._other(record, line_of)}"
+                return (
+                    f"race on {self._place(record)} unless both are atomic: {access} by {where}, {self._other(record, line_of)}"
+                )
             case CheckKind.MEMORY_RACES:
                 return f"race on {self._place(record)}: {access} by {where}, {self._other(record, line_of)}"
             case CheckKind.LDS_UNINITIALISED:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.descriptor import splits_workgroups
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 from rocm_perf_lab.toolchain.target_id import parse_target_id
 
@@ -66,6 +67,12 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
             hint=f"Launch with block {list(required)}.",
         )
     lds_bytes = kernel.lds_bytes + geometry.dynamic_lds_bytes
+    if lds_bytes and splits_workgroups(kernel.descriptor, target.architecture):
+        raise LaunchRefused(
+            f"a workgroup uses {lds_bytes:,} bytes of LDS, but its wavefronts may run on different CUs, which share no LDS",
+            where=f"kernel {kernel.name}, compiled with -mtgsplit",
+            hint="Compile without -mtgsplit, or without LDS.",
+        )
     pool = target.lds_pool
     if lds_bytes > pool.max_per_workgroup_bytes:
         raise LaunchRefused(

@@ -15,12 +15,10 @@ import numpy as np
 from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.geometry import Dim3, Geometry
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.checks import available_checks
 from rocm_perf_lab.emulator.execution import Dispatch
 from rocm_perf_lab.emulator.footprint import LINE_BYTES
 from rocm_perf_lab.emulator.host_services import HostServices
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
-from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, grid_sync_block, pack_kernarg
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_loadable, require_resident
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
@@ -56,7 +54,7 @@ class EmulatedGpu:
         max_instructions: Wave instructions that one launch may execute.
         threads: Maximum number of threads of a launch; counters and results do not depend on it.
         sample: Workgroups to trace; None traces none.
-        checks: Checks beyond faults, of those that the architecture allows; a checked launch runs on one thread.
+        checks: Checks beyond faults; a checked launch runs on one thread.
         translator: Keeps native code for other emulated GPUs that load the same code objects first.
     """
 
@@ -80,7 +78,7 @@ class EmulatedGpu:
         self._max_instructions = max_instructions
         self._threads = threads
         self._sample = sample
-        self._checks = checks & available_checks(instruction_set(target.architecture))
+        self._checks = checks
         self._translator = translator if translator is not None else KernelTranslator(load_runtime())
         self._runtime = self._translator.runtime
         self.memory = DeviceMemory(self._runtime)

@@ -234,7 +234,7 @@ class ChecksRecord(ctypes.Structure):
         ("clock", ctypes.c_uint32),
         ("waves_per_group", ctypes.c_uint32),
         ("one_barrier", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("unseen_releases", ctypes.c_uint32),
     )
 
 

@@ -20,6 +20,7 @@ _LAYOUT = struct.Struct("<III4xq20xIIIHH4x")
 _WGP_MODE = 1 << 29
 _WAVEFRONT_SIZE_32 = 1 << 10
 _DYNAMIC_STACK = 1 << 11
+_SPLIT_WORKGROUPS = 1 << 16
 
 
 def parse_descriptor(data: bytes) -> KernelDescriptor:
@@ -46,6 +47,12 @@ def wavefront_size(descriptor: KernelDescriptor) -> int:
 def uses_workgroup_processor(descriptor: KernelDescriptor) -> bool:
     """Return whether workgroups use both CUs of a WGP (GFX10 and later, without `-mcumode`)."""
     return bool(descriptor.compute_pgm_rsrc1 & _WGP_MODE)
+
+
+def splits_workgroups(descriptor: KernelDescriptor, architecture: str) -> bool:
+    """Return whether wavefronts of a workgroup may run on different CUs (`-mtgsplit`, TG_SPLIT of gfx90a and later CDNA)."""
+    is_unified = nearest_processor(architecture).registers.agprs == "unified"
+    return is_unified and bool(descriptor.compute_pgm_rsrc3 & _SPLIT_WORKGROUPS)
 
 
 def uses_dynamic_stack(descriptor: KernelDescriptor) -> bool:

@@ -61,7 +61,7 @@ static int is_ordered(const struct rpl_group *g, const struct rpl_touch *t, uint
   uint32_t waves = g->checks->waves_per_group;
   if (t->wave - 1 - g->number * waves < waves) return t->time < g->passed;
   uint32_t group = (t->wave - 1) / waves;
-  return g->checks->released[group] > t->time && g->acquired > t->time;
+  return (g->checks->unseen_releases || g->checks->released[group] > t->time) && g->acquired > t->time;
 }
 
 static int races_no_more_than(const struct rpl_touch *before, const struct rpl_touch *now) {
@@ -99,15 +99,34 @@ static void remember(struct rpl_cell *cell, const struct rpl_touch *now) {
 
 static int is_store(const struct rpl_touch *t) { return t->kind == RPL_COHERENT_STORE || t->kind == RPL_PLAIN_STORE; }
 
-// Returns whether `now` races with an access of the cell, and adds `now` to the cell.
+static int is_coherent(const struct rpl_touch *t) { return t->kind == RPL_COHERENT_LOAD || t->kind == RPL_COHERENT_STORE; }
+
+// Returns whether an access is atomic, or may be without a mark, with respect to the wavefront of another access.
+static int may_be_atomic(const struct rpl_group *g, const struct rpl_touch *t, const struct rpl_touch *other) {
+  uint32_t waves = g->checks->waves_per_group;
+  uint8_t traits = g->checks->traits[t->inst];
+  int is_near = (t->wave - 1) / waves == (other->wave - 1) / waves;
+  return is_coherent(t) || traits & RPL_MAY_BE_ATOMIC || (is_near && traits & RPL_MAY_BE_ATOMIC_IN_GROUP);
+}
+
+// Returns whether two unordered accesses race: no (0), possibly (1), certainly (2). What may be atomic counts as atomic if the
+// other access is.
+static int races(const struct rpl_group *g, const struct rpl_touch *now, const struct rpl_touch *t) {
+  if (!(t->bytes & now->bytes) || !(RACES_WITH[now->kind] >> t->kind & 1)) return 0;
+  if (!may_be_atomic(g, now, t) || !may_be_atomic(g, t, now)) return 2;
+  return !is_coherent(now) && !is_coherent(t);
+}
+
+// Returns whether `now` races with an access of the cell: no (0), possibly (1), certainly (2); adds `now` to the cell.
 static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, struct rpl_touch *raced) {
   int found = 0;
   for (uint32_t i = 0; i < cell->used;) {
     const struct rpl_touch *t = &cell->touches[i];
     int ordered = is_ordered(g, t, now->wave);
-    if (!ordered && t->bytes & now->bytes && RACES_WITH[now->kind] >> t->kind & 1 && (!found || is_store(raced) > is_store(t))) {
+    int how = ordered ? 0 : races(g, now, t);
+    if (how > found || (how && how == found && is_store(raced) > is_store(t))) {
       *raced = *t;  // prefer a load: a store may be of the same value
-      found = 1;
+      found = how;
     }
     if (ordered && races_no_more_than(t, now)) forget(cell, i);
     else i++;
@@ -146,8 +165,8 @@ static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access)
 static void lanes_act(struct rpl_wave *w, int inst, uint64_t lanes);
 
 struct verdicts {
-  uint64_t raced, same, uninitialised;  // lanes; same: stored the value of another wavefront
-  struct rpl_touch other, other_same;   // of the first lane that raced, or stored the same
+  uint64_t raced, possible, same, uninitialised;        // lanes; same: stored the value of another wavefront
+  struct rpl_touch other, other_possible, other_same;  // of the first lane that raced, possibly raced, or stored the same
 };
 
 // Returns whether a lane stores the present value of dword `k`; `memory` is the target address of the lane.
@@ -172,11 +191,15 @@ static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells
     }
     if (!cells || is_known(&cells[k], now)) continue;
     struct rpl_touch raced;
-    if (!touch(w->group, &cells[k], now, &raced)) continue;
+    int how = touch(w->group, &cells[k], now, &raced);
+    if (!how) continue;
     if (access == RPL_STORE && !is_split && is_store(&raced) && is_silent(w, lane, k, memory, width)) {
       cells[k].is_shared = 1;
       if (!v->same) v->other_same = raced;
       v->same |= 1ull << lane;
+    } else if (how == 1) {
+      if (!v->possible) v->other_possible = raced;
+      v->possible |= 1ull << lane;
     } else {
       if (!v->raced) v->other = raced;
       v->raced |= 1ull << lane;
@@ -211,6 +234,8 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
   w->group->stored = -1;
   if (v.raced)
     report_access(w, RPL_CHECK_MEMORY_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
+  if (v.possible)
+    report_access(w, RPL_CHECK_POSSIBLE_RACE, inst, access, v.possible, address[__builtin_ctzll(v.possible)], width, &v.other_possible);
   if (v.same)
     report_access(w, RPL_CHECK_SAME_VALUE, inst, access, v.same, address[__builtin_ctzll(v.same)], width, &v.other_same);
   if (v.uninitialised)
@@ -230,6 +255,8 @@ void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, c
     check_dwords(w, g->lds + last / DWORD, g->lds_initialised + last / DWORD, &now, access, l, w->lds + last, width, &v);
   }
   g->stored = -1;
+  if (!v.raced) v.other = v.other_possible;
+  v.raced |= v.possible;  // instructions that may access device memory instead
   if (v.raced) report_access(w, RPL_CHECK_LDS_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
   if (v.same)
     report_access(w, RPL_CHECK_SAME_VALUE, inst, access, v.same, RPL_IN_LDS | address[__builtin_ctzll(v.same)], width, &v.other_same);

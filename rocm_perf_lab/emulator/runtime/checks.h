@@ -6,15 +6,17 @@
 
 enum rpl_check_kind {
   RPL_CHECK_LDS_RACE, RPL_CHECK_MEMORY_RACE, RPL_CHECK_LDS_UNINITIALISED, RPL_CHECK_MEMORY_UNINITIALISED,
-  RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_SAME_VALUE, RPL_CHECK_KINDS
+  RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_SAME_VALUE,
+  RPL_CHECK_POSSIBLE_RACE, RPL_CHECK_KINDS
 };
 
 // Kind of an access, with stores as the largest value. Plain accesses race with all that write,
 // coherent ones (atomic, or marked as coherent with other workgroups) only with plain ones.
 enum rpl_touch_kind { RPL_PLAIN_LOAD, RPL_COHERENT_LOAD, RPL_COHERENT_STORE, RPL_PLAIN_STORE };
 
-// Properties of an instruction: marked as coherent with other workgroups; an atomic that replaces memory and returns nothing.
-enum rpl_access_trait { RPL_COHERENT = 1, RPL_ONLY_WRITES = 2 };
+// Properties of an instruction: marked as coherent with other workgroups; an atomic that replaces memory and returns nothing;
+// not marked, but may be atomic (gfx90a) for its workgroup or for all.
+enum rpl_access_trait { RPL_COHERENT = 1, RPL_ONLY_WRITES = 2, RPL_MAY_BE_ATOMIC_IN_GROUP = 4, RPL_MAY_BE_ATOMIC = 8 };
 
 // One access to a dword. `wave` counts from 1 over the whole launch; 0 means no access.
 struct rpl_touch {
@@ -55,7 +57,7 @@ struct rpl_checks {
   uint32_t clock;
   uint32_t waves_per_group;
   uint32_t one_barrier;        // any two barriers match, as in assembly
-  uint32_t padding;
+  uint32_t unseen_releases;    // releases have no instruction (gfx90a): an acquire orders everything before it
 };
 
 // Lanes that were inactive at the last barrier of a wavefront, and the resume point behind it.
