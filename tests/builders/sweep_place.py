@@ -20,8 +20,8 @@ from rocm_perf_lab.core.errors import LabError
 class Stand:
     """A job whose time is |block - 256| + 1 ms; some blocks kill their worker, are refused, or raise."""
 
-    def __init__(self, *, kill=-1, refuse=-1, fail=-1, hang=-1, pause=0.0):
-        self.kill, self.refuse, self.fail, self.hang, self.pause = kill, refuse, fail, hang, pause
+    def __init__(self, *, kill=-1, refuse=-1, fail=-1, hang=-1, pause=0.0, meet=1):
+        self.kill, self.refuse, self.fail, self.hang, self.pause, self.meet = kill, refuse, fail, hang, pause, meet
 
     def run(self, lab):
         block = lab.config.kernel.params["block"]
@@ -29,6 +29,9 @@ class Stand:
         told = {"block": block, "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
                 "threads": device.get("threads"), "display": lab.config.display}
         (lab.output_dir / "told.json").write_text(json.dumps(told))
+        sweeps, waited = lab.output_dir.parents[1], time.monotonic()
+        while len({told.parents[1] for told in sweeps.glob("*/*/told.json")}) < self.meet and time.monotonic() - waited < 100:
+            time.sleep(0.05)  # until that many sweeps have begun
         with lab.tracker as tracker:
             tracker.log_params({"block": block})
             time.sleep(self.pause)

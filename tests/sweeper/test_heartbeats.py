@@ -81,7 +81,7 @@ def test_heartbeats_continue_during_a_trial(tmp_path: Path, monkeypatch: pytest.
         while study.get_trials()[0].user_attrs[HEARTBEAT] == 0 and time.monotonic() < deadline:
             time.sleep(0.02)
 
-    assert abs(study.get_trials()[0].user_attrs[HEARTBEAT] - time.time()) < 20
+    assert abs(study.get_trials()[0].user_attrs[HEARTBEAT] - time.time()) < 200
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -59,7 +59,15 @@ def test_two_processes_share_a_study_without_a_duplicated_trial(kind: str, sampl
     place = SweepPlace(tmp_path, BLOCKS)
     with (
         storage(kind, tmp_path) as url,
-        two_sweeps(place, sampler, f"autotune.storage={url}", "autotune.study=shared", "+job.pause=0.5", "autotune.budget=10"),
+        two_sweeps(
+            place,
+            sampler,
+            f"autotune.storage={url}",
+            "autotune.study=shared",
+            "+job.pause=0.2",
+            "+job.meet=2",
+            "autotune.budget=10",
+        ),
     ):
         study = optuna.load_study(study_name="shared", storage=open_storage(url, directory=tmp_path))
         trials, best = study.get_trials(), study.best_params
