@@ -41,13 +41,13 @@ def running_postgres() -> Iterator[str]:
     def call(*words: str) -> None:
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user is not None else {}
         environment = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(directory), "LC_ALL": "C"}
-        subprocess.run(words, check=True, cwd=directory, env=environment, stdout=subprocess.DEVNULL, timeout=120, **as_user)  # type: ignore[call-overload]
+        subprocess.run(words, check=True, cwd=directory, env=environment, stdout=subprocess.DEVNULL, timeout=400, **as_user)  # type: ignore[call-overload]
 
     data = directory / "data"
-    settings = f"-p {port} -k {directory} -c listen_addresses=127.0.0.1 -c fsync=off"
+    settings = f"-p {port} -k '' -c listen_addresses=127.0.0.1 -c fsync=off"
     try:
         call(str(binaries / "initdb"), "-D", str(data), "-U", "lab", "--auth=trust", "-E", "UTF8")
-        call(str(binaries / "pg_ctl"), "-D", str(data), "-l", str(directory / "log"), "-o", settings, "-w", "start")
+        call(str(binaries / "pg_ctl"), "-D", str(data), "-l", str(directory / "log"), "-o", settings, "-w", "-t", "300", "start")
         try:
             yield f"postgresql://lab@127.0.0.1:{port}/postgres"
         finally:

@@ -85,7 +85,8 @@ def kernels(name: str = "kernels") -> Path:
 @contextmanager
 def emulator() -> Iterator[dict[str, str]]:
     """Run an emulator; yield the environment in which programs use the stand-in with it."""
-    with tempfile.TemporaryDirectory(prefix="stand-in-") as directory:
+    short = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # the path of a socket has at most 107 bytes
+    with tempfile.TemporaryDirectory(prefix="stand-in-", dir=short) as directory:
         path = Path(directory) / "emulator"
         root = HERE.parents[2]  # of this checkout
         command, variables = [sys.executable, str(HERE / "server.py"), str(path)], os.environ | {"PYTHONPATH": str(root)}
