@@ -46,6 +46,7 @@ _GUARDED = {
     "SQ_INSTS_VALU_MFMA_MOPS_F32": "f32 matrix operations",
     "SQ_INSTS_VALU_MFMA_MOPS_F64": "f64 matrix operations",
     "SQ_INSTS_VALU_MFMA_MOPS_F8": "f8 matrix operations",
+    "SQ_INSTS_VALU_MFMA_MOPS_F6F4": "f6 and f4 matrix operations",
     "SQ_INSTS_VALU_MFMA_MOPS_I8": "i8 matrix operations",
 }
 """Counters that must not grow, because their instructions take several cycles each, and that do not decide by falling."""

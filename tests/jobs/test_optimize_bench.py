@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.jobs.optimize.bench import KernelBench
+from rocm_perf_lab.arch.registry import emulated_architectures
+from rocm_perf_lab.core.resources import load_yaml, resource_dir
+from rocm_perf_lab.jobs.optimize.bench import KernelBench, deciding_counts
 from rocm_perf_lab.optimize.bench import MeasuredSource
+from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS
 from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.profiling.counter_passes import counters_for
 from rocm_perf_lab.statistics.error_bands import RatioBand
 from rocm_perf_lab.statistics.interleaving import runs_old_first
 from rocm_perf_lab.statistics.paired_test import AcceptanceRule
@@ -65,3 +69,22 @@ def test_emulated_times_are_compared_with_their_error_band(tmp_path: Path) -> No
     assert not AcceptanceRule(0.02).accepts(inside)
     assert (beyond.improvement, beyond.least) == pytest.approx((0.4, 0.25))
     assert AcceptanceRule(0.02).accepts(beyond)
+
+
+@pytest.mark.parametrize("architecture", emulated_architectures())
+def test_the_shipped_counters_decide_on_every_architecture(architecture: str) -> None:
+    absent = {
+        "gfx90a": {"SQ_INSTS_VALU_MFMA_MOPS_F8", "SQ_INSTS_VALU_MFMA_MOPS_F6F4"},
+        "gfx942": {"SQ_INSTS_VALU_MFMA_MOPS_F6F4"},
+        "gfx950": set(),
+    }[architecture]
+    shipped = load_yaml((resource_dir("conf") / "passes" / "default.yaml").read_text())["counters"]
+
+    found = deciding_counts(dict.fromkeys(counters_for(architecture, shipped), 7.0), architecture)
+
+    assert set(found) == set(DECIDING_COUNTERS)
+    assert {name for name, value in found.items() if value == 0} == absent
+
+
+def test_a_counter_that_was_not_collected_is_not_zero() -> None:
+    assert "SQ_INSTS_VALU" not in deciding_counts({"SQ_INSTS_LDS": 1.0}, "gfx90a")

@@ -13,6 +13,7 @@ from rocm_perf_lab.jobs.profile.job import require_clean
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS, ExactCounts
 from rocm_perf_lab.optimize.ranking import KernelShare
+from rocm_perf_lab.profiling.counter_passes import counters_for
 from rocm_perf_lab.statistics.interleaving import InterleavedPairs
 from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
 from rocm_perf_lab.toolchain.build import CompileError
@@ -20,6 +21,7 @@ from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.outputs import VerificationResult
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
@@ -173,9 +175,15 @@ def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:
     if not profiled.profile.provenance.trace.emulated:
         return None
     counters = {name: value for row in profiled.profile.counter_passes for name, value in row.items()}
-    return ExactCounts(
-        {name: counters[name] for name in DECIDING_COUNTERS if name in counters}, profiled.compiled.occupancy.waves_per_simd
-    )
+    deciding = deciding_counts(counters, profiled.profile.target.architecture)
+    return ExactCounts(deciding, profiled.compiled.occupancy.waves_per_simd)
+
+
+def deciding_counts(counters: Mapping[str, float], architecture: str) -> dict[str, float]:
+    """Return the deciding counters by name; those of instructions that the architecture lacks are zero."""
+    present = counters_for(architecture, DECIDING_COUNTERS)
+    known = {name: counters[name] for name in DECIDING_COUNTERS if name in counters}
+    return {name: 0.0 for name in DECIDING_COUNTERS if name not in present} | known
 
 
 def share_of(profiled: AnalyzedKernel) -> KernelShare:
