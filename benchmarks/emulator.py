@@ -1,7 +1,10 @@
 """Speed of the emulator: `python -m benchmarks.emulator`.
 
-Speed is wavefront instructions (SQ_INSTS) per second of a warm launch. Timed launches do not compile or translate code, except
-in the figures about translation. The complete problems include the timing model, the database and the comparison with NumPy.
+Speed is wavefront instructions (SQ_INSTS) per second of processor time of a warm launch, of the same kernels on every
+architecture. Launches of different architectures alternate, and their ratio is the median of the pairs, so that it does not
+depend on the load of the machine. Timed launches do not compile or translate code, except in the figures about translation. The
+complete problems include the timing model, the database and the comparison with NumPy; they, the scaling and the checks are
+those of gfx942.
 """
 
 from __future__ import annotations
@@ -13,36 +16,45 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from benchmarks.figures import Figure, Publisher
+from rocm_perf_lab.arch.registry import emulated_architectures, load_architecture
 from rocm_perf_lab.core.resources import cache_dir, resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.elf_file import parse_elf
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
 from rocm_perf_lab.verify.tolerances import kernel_tolerances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.toolchain.code_object import CodeObject
 
 KERNELS = Path(__file__).with_name("kernels")
 REPEATS = 3
+ROUNDS = 5
+"""Launches of each architecture, in turn."""
 TRACED = 16
 SIZES = {
     "softmax": {"rows": 8192},
@@ -55,6 +67,9 @@ SIZES = {
 """Sizes for launches of several tenths of a second."""
 MILLION = 1e6
 BUFFER = {"kind": "buffer", "dtype": "f32", "shape": ["n"]}
+ARCHITECTURE = "gfx942"
+SLOWEST_RATIO = 0.9
+"""Speed of each architecture relative to that of `ARCHITECTURE`."""
 LARGE = ("straight", "doubles", "accesses", "branches")
 """Kernels of `large.hip`."""
 
@@ -63,18 +78,33 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.emulator", description=(__doc__ or "").partition("\n")[0])
     publisher = Publisher("emulator", parser, arguments)
-    publisher.publish_figures("emulator", [*speeds(), *scaling(), *whole_problems(), *translations(), checked(), memory()])
+    figures = [*speeds(), *decoding(), *scaling(), *whole_problems(), *translations(), checked(), memory()]
+    publisher.publish_figures("emulator", figures)
 
 
 # ---- figures ----
 
 
 def speeds() -> Iterable[Figure]:
-    """Measure million wavefront instructions per second on one core."""
+    """Measure million wavefront instructions per second on one core, by architecture."""
     goals = {"softmax": 100, "math": 100, "gemm_hip": 60, "vec_copy": 50, "gemm_bf16": 30, "thomas": 60}
     for name, goal in goals.items():
-        rate = f"{_rate(name, threads=1) / MILLION:.0f} M/s"
-        yield Figure(name, f"emulated wavefront instructions, {name}, one core", rate, f">= {goal} M/s")
+        rates = _rates(name)
+        title = f"emulated wavefront instructions, {name}, one core"
+        yield Figure(name, title, f"{max(rates[ARCHITECTURE]) / MILLION:.0f} M/s", f">= {goal} M/s")
+        for one in sorted(rates.keys() - {ARCHITECTURE}):
+            ratio = median(here / there for here, there in zip(rates[one], rates[ARCHITECTURE], strict=True))
+            value = f"{max(rates[one]) / MILLION:.0f} M/s, {ratio:.2f} of {ARCHITECTURE}"
+            yield Figure(f"{name}_{one}", f"{title}, {one}", value, f">= {SLOWEST_RATIO} of {ARCHITECTURE}")
+
+
+def decoding() -> Iterable[Figure]:
+    """Measure the processor time of decoding an instruction of gemm_hip, by architecture."""
+    codes = {one: _code(_launch(_description("gemm_hip"), one).code_object) for one in _architectures("gemm_hip")}
+    times = {one: min(column) for one, column in _alternated({one: partial(_decode, code, one) for one, code in codes.items()})}
+    for architecture, microseconds in times.items():
+        goal = "" if architecture == ARCHITECTURE else f"<= {2 - SLOWEST_RATIO:.1f} x {ARCHITECTURE}"
+        yield Figure(f"decoding_{architecture}", f"decoding of an instruction, {architecture}", f"{microseconds:.1f} us", goal)
 
 
 def scaling() -> Iterable[Figure]:
@@ -141,18 +171,70 @@ def buffer_bytes(launch: Launch) -> int:
 
 def _rate(name: str, *, threads: int) -> float:
     """Return instructions per second of a launch whose memory is filled and whose code is translated."""
-    launched = _launch(_description(name, **SIZES[name]))
-    with EmulatedGpu(load_target("mi300x"), max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
+    with _warm_launch(name, ARCHITECTURE, threads=threads) as run_once:
+        counted = run_once()
+        return counted / _best(run_once)
+
+
+def _rates(name: str) -> dict[str, list[float]]:
+    """Return instructions per second of processor time of every round by architecture; their launches alternate."""
+    with ExitStack() as machines:
+        runs = {one: machines.enter_context(_warm_launch(name, one, threads=1)) for one in _architectures(name)}
+        counted = {one: run() for one, run in runs.items()}
+
+        def seconds_of(run: Callable[[], int]) -> float:
+            start = time.process_time()
+            run()
+            return time.process_time() - start
+
+        times = _alternated({one: partial(seconds_of, run) for one, run in runs.items()})
+        return {one: [counted[one] / seconds for seconds in column] for one, column in times}
+
+
+def _alternated(measures: dict[str, Callable[[], float]]) -> Iterable[tuple[str, list[float]]]:
+    """Return the values of several measures, one of each in turn."""
+    rounds = [{one: measure() for one, measure in measures.items()} for _ in range(ROUNDS)]
+    return [(one, [values[one] for values in rounds]) for one in measures]
+
+
+def _architectures(name: str) -> tuple[str, ...]:
+    """Return the emulated architectures that can execute a kernel."""
+    has_matrix_cores = {one: bool(load_architecture(one).matrix_passes) for one in emulated_architectures()}
+    return tuple(one for one in emulated_architectures() if has_matrix_cores[one] or name != "gemm_bf16")
+
+
+@contextmanager
+def _warm_launch(name: str, architecture: str, *, threads: int) -> Iterator[Callable[[], int]]:
+    """Yield a function that launches a kernel, whose memory is filled, and returns its instructions."""
+    launched = _launch(_description(name, **SIZES[name]), architecture)
+    target = load_target(architecture)
+    with EmulatedGpu(target, max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
         values = _arguments(machine, launched)
         loaded = machine.load(launched.code_object)
-        counted: list[int] = []
 
-        def run_once() -> None:
+        def run_once() -> int:
             result = machine.launch(loaded, launched.symbol, launched.grid, launched.block, values, launched.dynamic_lds_bytes)
-            counted.append(result.counters["SQ_INSTS"])
+            return result.counters["SQ_INSTS"]
 
-        seconds = _best(run_once)
-        return counted[0] / seconds
+        yield run_once
+
+
+def _code(code_object: CodeObject) -> bytes:
+    """Return the machine code of a code object."""
+    elf = parse_elf(code_object.data)
+    section = elf.section(".text")
+    assert section is not None
+    return bytes(elf.content(section))
+
+
+def _decode(code: bytes, architecture: str) -> float:
+    """Decode machine code up to the padding behind it; return the microseconds per instruction."""
+    isa, address, count = instruction_set(architecture), 0, 0
+    start = time.process_time()
+    while address < len(code):
+        address += decode_one(code[address : address + LONGEST_INSTRUCTION], address, isa).size
+        count += 1
+    return (time.process_time() - start) / count * MILLION
 
 
 def _arguments(machine: EmulatedGpu, launch: Launch) -> list[bytes | Allocation]:
@@ -230,7 +312,7 @@ def _device(threads: int, check: str = "none") -> EmulatorDevice:
     return EmulatorDevice(target=load_target("mi300x"), threads=threads, check=check)
 
 
-def _best(action: Callable[[], None], repeats: int = REPEATS) -> float:
+def _best(action: Callable[[], object], repeats: int = REPEATS) -> float:
     action()
     times = []
     for _ in range(repeats):
@@ -240,9 +322,9 @@ def _best(action: Callable[[], None], repeats: int = REPEATS) -> float:
     return min(times)
 
 
-def _launch(description: KernelDescription) -> Launch:
+def _launch(description: KernelDescription, architecture: str = ARCHITECTURE) -> Launch:
     built = compile_description(
-        description, description.source_path, architecture="gfx942", compiler=lambda: find_compiler(("hipcc", "clang", "pip"))
+        description, description.source_path, architecture=architecture, compiler=lambda: find_compiler(("hipcc", "clang", "pip"))
     )
     return build_launch(description, built.code_object, find_kernel(built.code_object, description.entry).symbol, built.contract)
 

@@ -45,7 +45,7 @@ def estimate_launch(
         dynamic_lds_bytes: Dynamic LDS of a workgroup.
         buffers: Device memory of the launch, in an order that does not change between runs.
         thread_trace: Record the wavefronts for a thread trace.
-        warm: The same launch ran before, so that the memory-side cache holds what it left there.
+        warm: The same launch ran before, so that the memory-side cache holds its lines.
         clock: Shader clock: the maximum, that under sustained load (see :func:`sustained_clock_mhz`), or a number of MHz.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Alignment that rewrites assume: what the compiler merges is right, what the source states must hold."""
+"""Alignment that rewrites assume: accesses that the compiler merges are right, statements of the source must hold."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Place:
     def check(
         self, body: str, dtype: ScalarType = "f32", *, head: str = "", alignment: Alignment = 256, columns: str = "odd"
     ) -> AddressResult:
-        """Return what a body assumes of x and y if both are aligned as promised."""
+        """Return the assumptions of a body about x and y if both are aligned as promised."""
         names: Mapping[str, str] = {"f32": "float", "f16": "__half", "f64": "double", "u8": "unsigned char"}
         text = {name: HEAD + head + TWICE.format(type=names[dtype], body=b) for name, b in (("a", BASELINE), ("b", body))}
         for name, source in text.items():

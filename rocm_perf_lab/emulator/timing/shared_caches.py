@@ -137,7 +137,7 @@ def shared_memory_profile(
         buffers: (address, bytes) in an order that is the same in every process.
         target: Target GPU.
         resident_workgroups: Workgroups that fit on one compute unit at once.
-        warm: The same launch ran before, so that the MALL has what it left there; L2 is always empty at the start.
+        warm: The same launch ran before, so that the MALL has its lines; L2 is always empty at the start.
 
     Raises:
         EmulationError: The host has too little memory.
