@@ -182,7 +182,7 @@ def test_a_rewrite_that_hangs_is_stopped_long_before_the_limit_of_the_job(monkey
 
 def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> None:
     child = tmp_path / "child"
-    command = ["sh", "-c", f"sleep 600 & echo $! > {child}; wait"]  # the background process keeps standard output open
+    command = ["sh", "-c", f"sleep 600 & echo $! > '{child}'; wait"]  # the background process keeps standard output open
     started = time.monotonic()
 
     with pytest.raises(ApplicationError, match=r"took more than 2 s"):
