@@ -25,6 +25,7 @@ class InstructionSet:
     lds_load_address_bits: int
     architected_scratch: bool
     marks_atomic_stores: bool
+    clamps_sparse_products: bool
     flushes_half_products: bool
     negates_f64_products: bool
     decoder: InstructionDecoder = field(repr=False, compare=False)
@@ -61,6 +62,7 @@ def instruction_set(architecture: str) -> InstructionSet:
         lds_load_address_bits=found.emulator.lds_load_address_bits,
         architected_scratch=found.emulator.architected_scratch,
         marks_atomic_stores=found.emulator.marks_atomic_stores,
+        clamps_sparse_products=found.emulator.clamps_sparse_products,
         flushes_half_products=found.emulator.flushes_half_products,
         negates_f64_products=found.emulator.negates_f64_products,
         decoder=found.decoder,

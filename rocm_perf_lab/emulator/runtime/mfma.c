@@ -5,11 +5,14 @@
 //   registers 4 * (q / (64 / N)) + i % 4.  64-bit: lane j + N * (b + blocks * (i % G)), pair i / G, G = 64 / (N * blocks).
 // CBSZ and ABID broadcast one block of A to 2^CBSZ neighbours, BLGP selects lanes of B (for F64: negates A, B, C).
 // SMFMAC: of every four neighbours along K, A holds the two selected by a pair of 2-bit indices. The indices of a lane's elements
-// are in the same lane of one register, lowest element first; it holds several sets, and ABID selects one if CBSZ is 0.
+// are in the same lane of one register, lowest element first; it holds several sets, and ABID selects one if CBSZ is 0. If a lane has
+// 32 bytes of B (CDNA4), the second half of them is of the second half of K.
+#include <float.h>
 #include <math.h>
 #include "atomics.h"
+#include "mfma_sums.h"
 
-enum { MAX_K = 64, MAX_SPARSE_K = 64, MAX_EDGE = 32, MAX_F64_EDGE = 16, MAX_F64_PAIRS = 4, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
+enum { MAX_K = 64, MAX_F64_EDGE = 16, MAX_F64_PAIRS = 4, INDEX_BITS = 2, SPARSE_GROUP = 4, PIECE_BYTES = 16 };
 enum { TILE_ROWS = 8, TILE_COLUMNS = 16 };  // of a product in registers
 
 // ---- element types ----
@@ -23,9 +26,9 @@ static inline __attribute__((always_inline)) float from_fp8(uint8_t bits, int ma
   return rpl_f32(bits == 0x80 ? 0x7fc00000u : magnitude);
 }
 
-static float to_xf32(uint32_t bits) {  // 10 mantissa bits, to nearest even
-  if ((bits & 0x7f800000u) == 0x7f800000u) return rpl_f32(bits);
-  return rpl_f32((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+static float to_xf32(uint32_t bits) {  // 10 mantissa bits; the others are cut
+  uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return rpl_f32((bits & ~0x1fffu) | is_nan << 22);
 }
 
 // OCP: BF8 has infinities, FP8 only NaN (0x7f). Without branches, for vector code.
@@ -39,9 +42,10 @@ static inline __attribute__((always_inline)) float from_ocp(uint8_t bits, int ma
   return rpl_f32(magnitude | (uint32_t)(bits & 0x80) << 24);
 }
 
+// Zeros are positive, denormal or not.
 static inline __attribute__((always_inline)) float without_denormals(float value) {
   uint32_t bits = rpl_bits32(value);
-  return rpl_f32(bits & 0x7f800000u ? bits : bits & 0x80000000u);
+  return rpl_f32(bits & 0x7f800000u ? bits : 0);
 }
 
 static int bytes_of(int element) {
@@ -63,7 +67,7 @@ static inline __attribute__((always_inline)) float to_float(uint32_t bits, int t
     case RPL_OCP_FP8: return from_ocp((uint8_t)bits, 3, 7);
     case RPL_OCP_BF8: return from_ocp((uint8_t)bits, 2, 15);
     case RPL_FLUSHED_F16:
-      bits &= bits & 0x7c00 ? 0xffff : 0x8000;
+      bits &= bits & 0x7c00 ? 0xffff : 0;
       memcpy(&half, &bits, 2);
       return (float)half;
     case RPL_FLUSHED_BF16: return without_denormals(rpl_f32(bits << 16));
@@ -75,7 +79,7 @@ static inline __attribute__((always_inline)) float to_float(uint32_t bits, int t
 
 // ---- operands ----
 
-struct shape { int m, k, blocks, per_lane; };
+struct shape { int m, k, blocks, per_lane, pieces; };  // pieces: parts of a lane's elements, each from another part of K
 
 static int operand_lane(const struct shape *s, int i, int block, int k) {
   return i + s->m * (block + s->blocks * (k / s->per_lane));
@@ -93,9 +97,11 @@ static int b_lane(int lane, int blgp) {
 
 // Rows k of a block: out[k][i] for the `m` values i of one operand, which are in adjacent lanes unless BLGP permutes them.
 static inline __attribute__((always_inline)) void load_rows(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
-                                                            int type, int m, float (*restrict out)[MAX_EDGE]) {
-  for (int k = 0, first = operand_lane(s, 0, block, 0); k < s->k; first += s->m * s->blocks)
-    for (int element = 0; element < s->per_lane; element++, k++) {
+                                                            int type, int m, float (*restrict out)[RPL_MAX_EDGE]) {
+  int run = s->per_lane / s->pieces, first = operand_lane(s, 0, block, 0);
+  for (int group = 0; group < s->k / s->per_lane; group++, first += s->m * s->blocks)
+    for (int element = 0; element < s->per_lane; element++) {
+      int k = run * group + element % run + element / run * (s->k / s->pieces);
       int byte = element * bytes_of(type), shift = 8 * (byte % 4);
       const uint32_t *bits = w->vgpr[row + byte / 4];
       if (blgp) for (int i = 0; i < m; i++) out[k][i] = to_float(bits[b_lane(first + i, blgp)] >> shift, type);
@@ -104,14 +110,14 @@ static inline __attribute__((always_inline)) void load_rows(const struct rpl_wav
 }
 
 static inline __attribute__((always_inline)) void load_as(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
-                                                          int type, float (*out)[MAX_EDGE]) {
+                                                          int type, float (*out)[RPL_MAX_EDGE]) {
   if (blgp) load_rows(w, row, s, block, blgp, type, s->m, out);
   else if (s->m == 16) load_rows(w, row, s, block, 0, type, 16, out);  // constant bounds: vector code without loops
   else if (s->m == 32) load_rows(w, row, s, block, 0, type, 32, out);
   else load_rows(w, row, s, block, 0, type, s->m, out);
 }
 
-static void load_operand(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int type, float (*out)[MAX_EDGE]) {
+static void load_operand(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int type, float (*out)[RPL_MAX_EDGE]) {
   switch (type) {  // a loop per type without branches in the conversion
     case RPL_F16: load_as(w, row, s, block, blgp, RPL_F16, out); return;
     case RPL_BF16: load_as(w, row, s, block, blgp, RPL_BF16, out); return;
@@ -148,7 +154,7 @@ static inline __attribute__((always_inline)) floats fused(float a, floats b, flo
 }
 
 // C += A x B for TILE_ROWS rows from `i` and TILE_COLUMNS columns from `j`, in the order of k. The tile stays in registers.
-static inline __attribute__((always_inline)) void multiply_tile(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int i,
+static inline __attribute__((always_inline)) void multiply_tile(uint32_t *const *c, float (*a)[RPL_MAX_EDGE], float (*b)[RPL_MAX_EDGE], int i,
                                                                 int j, int depth) {
   floats s0 = *(floats *)(c[i] + j), s1 = *(floats *)(c[i + 1] + j), s2 = *(floats *)(c[i + 2] + j), s3 = *(floats *)(c[i + 3] + j);
   floats s4 = *(floats *)(c[i + 4] + j), s5 = *(floats *)(c[i + 5] + j), s6 = *(floats *)(c[i + 6] + j), s7 = *(floats *)(c[i + 7] + j);
@@ -162,7 +168,7 @@ static inline __attribute__((always_inline)) void multiply_tile(uint32_t *const 
   *(floats *)(c[i + 4] + j) = s4, *(floats *)(c[i + 5] + j) = s5, *(floats *)(c[i + 6] + j) = s6, *(floats *)(c[i + 7] + j) = s7;
 }
 
-static void multiply_small(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth) {
+static void multiply_small(uint32_t *const *c, float (*a)[RPL_MAX_EDGE], float (*b)[RPL_MAX_EDGE], int m, int depth) {
   for (int i = 0; i < m; i++)
     for (int j = 0; j < m; j++) {
       float sum = rpl_f32(c[i][j]);
@@ -171,7 +177,7 @@ static void multiply_small(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[
     }
 }
 
-static void multiply_floats(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth) {
+static void multiply_floats(uint32_t *const *c, float (*a)[RPL_MAX_EDGE], float (*b)[RPL_MAX_EDGE], int m, int depth) {
   if (m < TILE_COLUMNS) {
     multiply_small(c, a, b, m, depth);
     return;
@@ -180,21 +186,60 @@ static void multiply_floats(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)
     for (int j = 0; j < m; j += TILE_COLUMNS) multiply_tile(c, a, b, i, j, depth);
 }
 
-// Multiplies in place: row i of C and D is c[i]. Sums of products of bytes are exact as floats: at most 2^14 * MAX_K = 2^20.
-static void product(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth, int is_int) {
-  if (!is_int) {
-    multiply_floats(c, a, b, m, depth);
-    return;
-  }
-  uint32_t sums[MAX_EDGE][MAX_EDGE] = {0}, *rows[MAX_EDGE];
+// Sums of products of bytes are exact as floats: at most 2^14 * RPL_MAX_DEPTH = 2^21.
+static void multiply_bytes(uint32_t *const *c, struct rpl_terms *a, struct rpl_terms *b, int m, int depth) {
+  uint32_t sums[RPL_MAX_EDGE][RPL_MAX_EDGE] = {0}, *rows[RPL_MAX_EDGE];
   for (int i = 0; i < m; i++) rows[i] = sums[i];
-  multiply_floats(rows, a, b, m, depth);
+  multiply_floats(rows, a->value, b->value, m, depth);
   for (int i = 0; i < m; i++)
     for (int j = 0; j < m; j++) c[i][j] += (uint32_t)(int32_t)rpl_f32(sums[i][j]);
 }
 
-static void flush_denormals(uint32_t *bits, size_t count) {
-  for (size_t n = 0; n < count; n++) bits[n] = rpl_bits32(without_denormals(rpl_f32(bits[n])));
+// How a matrix core adds products of an element type: enum rpl_sum, size of a group, power of the smallest normal number.
+struct sum { int kind, group; float lowest; };
+
+static struct sum sum_of(int element, const struct shape *s) {
+  int two = s->k < 8 ? s->k : 8;
+  switch (element) {
+    case RPL_F16: return (struct sum){RPL_SUM_ALIGNED, two, 0x1p-14f};
+    case RPL_BF16: return (struct sum){RPL_SUM_ALIGNED, two, 0x1p-126f};
+    case RPL_XF32: return (struct sum){RPL_SUM_ALIGNED, 4, 0x1p-126f};
+    case RPL_FP8: return (struct sum){RPL_SUM_TWO_HALVES, 16, 0x1p-7f};
+    case RPL_BF8: return (struct sum){RPL_SUM_TWO_HALVES, 16, 0x1p-15f};
+    case RPL_OCP_FP8: return (struct sum){RPL_SUM_TWO_HALVES, 16, 0x1p-6f};
+    case RPL_OCP_BF8: return (struct sum){RPL_SUM_TWO_HALVES, 16, 0x1p-14f};
+    case RPL_FLUSHED_F16: case RPL_FLUSHED_BF16: return (struct sum){RPL_SUM_FLUSHED, s->per_lane, 0x1p-126f};
+    default: return (struct sum){RPL_SUM_FUSED, 1, 0};
+  }
+}
+
+static void load_terms(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int element, struct rpl_terms *out) {
+  load_operand(w, row, s, block, blgp, element, out->value);
+  struct sum sum = sum_of(element, s);
+  if (sum.lowest > 0) rpl_set_powers(out, s->k, s->m, sum.lowest);
+  if (element == RPL_F32 && !(w->mode & RPL_KEEPS_F32_DENORMALS))
+    for (int k = 0; k < s->k; k++)
+      for (int i = 0; i < s->m; i++) out->value[k][i] *= fabsf(out->value[k][i]) < FLT_MIN ? 0.0f : 1.0f;
+}
+
+// Multiplies in place: row i of C and D is c[i].
+static void product(uint32_t *const *c, struct rpl_terms *a, struct rpl_terms *b, const struct shape *s, int element) {
+  struct sum sum = sum_of(element, s);
+  if (element == RPL_I8E) {
+    multiply_bytes(c, a, b, s->m, s->k);
+    return;
+  }
+  if (sum.kind == RPL_SUM_FUSED) {
+    multiply_floats(c, a->value, b->value, s->m, s->k);
+    return;
+  }
+  const float *values[RPL_MAX_DEPTH], *powers[RPL_MAX_DEPTH];
+  int is_narrow = sum.kind != RPL_SUM_FLUSHED && rpl_is_narrow(a, b);
+  for (int k = 0; k < s->k; k++) values[k] = b->value[k], powers[k] = b->power[k];
+  for (int i = 0; i < s->m; i++) {
+    struct rpl_row row = {c[i], &a->value[0][i], &a->power[0][i], values, powers, NULL, 0};
+    rpl_sum_row(&row, s->m, s->k, sum.group, sum.kind, is_narrow);
+  }
 }
 
 static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, const struct shape *s,
@@ -204,21 +249,18 @@ static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, i
   out[0][0] = c_bits;  // there is at least one register
   if (src_c >= 0) memcpy(out, w->vgpr[src_c], bytes);
   else for (size_t n = 0; n < bytes / sizeof out[0][0]; n++) out[0][n] = c_bits;
-  int flushes = element_a == RPL_FLUSHED_F16 || element_a == RPL_FLUSHED_BF16;
-  if (flushes) flush_denormals(out[0], bytes / sizeof out[0][0]);
   for (int block = 0; block < s->blocks; block++) {
-    float a[MAX_K][MAX_EDGE], b[MAX_K][MAX_EDGE];
-    uint32_t *c[MAX_EDGE];
+    struct rpl_terms a, b;
+    uint32_t *c[RPL_MAX_EDGE];
     int block_of_a = (block & ~((1 << cbsz) - 1)) | (cbsz ? abid : 0), lane, reg;
-    load_operand(w, src_a, s, block_of_a, 0, element_a, a);
-    load_operand(w, src_b, s, block, blgp, element_b, b);
+    load_terms(w, src_a, s, block_of_a, 0, element_a, &a);
+    load_terms(w, src_b, s, block, blgp, element_b, &b);
     for (int i = 0; i < s->m; i++) {
       place_of_row(s, i, block, &lane, &reg);
       c[i] = &out[reg][lane];
     }
-    product(c, a, b, s->m, s->k, element_a == RPL_I8E);
+    product(c, &a, &b, s, element_a);
   }
-  if (flushes) flush_denormals(out[0], bytes / sizeof out[0][0]);
   memcpy(w->vgpr[dst], out, bytes);
 }
 
@@ -266,7 +308,7 @@ int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int sr
   (void)element_out;  // follows from the inputs: 32-bit integer for I8, F64 for F64, else F32
   if (!supported(m, n, k, blocks, element_a, element_b, cbsz))
     return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)blgp << 8 | (uint64_t)cbsz);
-  struct shape s = {m, k, blocks, m * k * blocks / RPL_LANES};
+  struct shape s = {m, k, blocks, m * k * blocks / RPL_LANES, 1};
   if (element_a == RPL_F64) multiply_f64(w, dst, src_a, src_b, src_c, c_bits, &s, blgp);
   else multiply_blocks(w, dst, src_a, src_b, src_c, (uint32_t)c_bits, &s, element_a, element_b, cbsz, abid, blgp);
   return 0;
@@ -281,36 +323,52 @@ static int sparse_k(const struct rpl_wave *w, int indices, int first_bit, const 
   return SPARSE_GROUP * (e / 2) + (int)index;
 }
 
+static void add_bytes(uint32_t *row, const float *const *b, const struct rpl_terms *a, int i, const struct shape *s, int clamps) {
+  for (int j = 0; j < s->m; j++) {
+    int64_t sum = (int32_t)row[j];
+    for (int e = 0; e < s->k; e++) sum += (int64_t)(a->value[e][i] * b[e][j]);
+    if (clamps) sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
+    row[j] = (uint32_t)sum;
+  }
+}
+
 static void multiply_sparse(struct rpl_wave *w, int dst, int src_a, int src_b, int indices, int first_bit, const struct shape *sa,
-                            const struct shape *sb, int element_a, int element_b) {
-  float a[MAX_K][MAX_EDGE], b[MAX_SPARSE_K][MAX_EDGE];
-  uint32_t out[MAX_EDGE * MAX_EDGE / RPL_LANES][RPL_LANES];
-  load_operand(w, src_a, sa, 0, 0, element_a, a);
-  load_operand(w, src_b, sb, 0, 0, element_b, b);
+                            const struct shape *sb, int element_a, int element_b, int clamps) {
+  struct rpl_terms a, b;
+  uint32_t out[RPL_MAX_EDGE * RPL_MAX_EDGE / RPL_LANES][RPL_LANES] = {{0}};
+  load_terms(w, src_a, sa, 0, 0, element_a, &a);
+  load_terms(w, src_b, sb, 0, 0, element_b, &b);
+  struct sum sum = sum_of(element_a, sa);
+  int is_narrow = sum.lowest > 0 && rpl_is_narrow(&a, &b);
   for (int i = 0; i < sa->m; i++) {
+    const float *values[RPL_MAX_DEPTH], *powers[RPL_MAX_DEPTH];
     int lane, reg;
     place_of_row(sa, i, 0, &lane, &reg);
     uint32_t *row = out[reg] + lane, *before = w->vgpr[dst + reg] + lane;
     memcpy(row, before, (size_t)sa->m * sizeof *row);
     for (int e = 0; e < sa->k; e++) {
-      const float *column = b[sparse_k(w, indices, first_bit, sa, i, e)];
-      for (int j = 0; j < sa->m; j++) {
-        if (element_a == RPL_I8E) row[j] += (uint32_t)((int32_t)a[e][i] * (int32_t)column[j]);
-        else row[j] = rpl_bits32(fmaf(a[e][i], column[j], rpl_f32(row[j])));
-      }
+      int k = sparse_k(w, indices, first_bit, sa, i, e);
+      values[e] = b.value[k], powers[e] = b.power[k];
     }
+    if (element_a == RPL_I8E) {
+      add_bytes(row, values, &a, i, sa, clamps);
+      continue;
+    }
+    struct rpl_row terms = {row, &a.value[0][i], &a.power[0][i], values, powers, NULL, clamps};
+    rpl_sum_row(&terms, sa->m, sa->k, sum.group, sum.kind, is_narrow);
   }
   size_t bytes = (size_t)(sa->m * sa->m / RPL_LANES) * sizeof out[0];
-  memcpy(w->vgpr[dst], out, bytes);  // NOLINT(clang-analyzer-unix.cstring.UninitializedRead): all rows are set
+  memcpy(w->vgpr[dst], out, bytes);
 }
 
 int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
-               int cbsz, int abid) {
-  int elements = SPARSE_BYTES / bytes_of(element_a), sets = 32 / (INDEX_BITS * elements);
-  if (bytes_of(element_a) > 2 || bytes_of(element_a) != bytes_of(element_b) || m * k / 2 != elements * RPL_LANES)
+               int cbsz, int abid, int clamps) {
+  int elements = m * k / 2 / RPL_LANES, bytes = elements * bytes_of(element_a);
+  if (bytes_of(element_a) > 2 || bytes_of(element_a) != bytes_of(element_b) || (bytes != PIECE_BYTES / 2 && bytes != PIECE_BYTES))
     return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, 0);
-  struct shape a = {m, k / 2, 1, elements}, b = {m, k, 1, 2 * elements};
-  int set = cbsz ? 0 : abid % sets;
-  multiply_sparse(w, dst, src_a, src_b, indices, INDEX_BITS * elements * set, &a, &b, element_a, element_b);
+  struct shape a = {m, k / 2, 1, elements, 1}, b = {m, k, 1, 2 * elements, 2 * bytes / PIECE_BYTES};
+  int sets = 32 / (INDEX_BITS * elements), set = cbsz ? 0 : abid % sets;
+  clamps = clamps && (w->mode & RPL_FP16_OVERFLOW);
+  multiply_sparse(w, dst, src_a, src_b, indices, INDEX_BITS * elements * set, &a, &b, element_a, element_b, clamps);
   return 0;
 }

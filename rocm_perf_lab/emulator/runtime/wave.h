@@ -106,14 +106,14 @@ int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset
 int rpl_fence(struct rpl_wave *w, int inst, int release);
 // Matrix core. src_c < 0: every element is the 32-bit (64-bit for F64) constant c_bits. Element types as in enum rpl_element.
 // FP8 and BF8 are the variants without infinities and -0, the OCP ones those of the Open Compute Project. The FLUSHED halves are
-// zero if denormal, and so are the float32 operands and results of their products.
+// zero if denormal, and so are the float32 operands and results of their products. Sums: see mfma_sums.h.
 enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8, RPL_OCP_FP8, RPL_OCP_BF8,
                    RPL_FLUSHED_F16, RPL_FLUSHED_BF16 };
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
-// Structured sparsity: D += A x B with half of A's columns in src_a, selected by the row `indices`.
+// Structured sparsity: D += A x B with half of A's columns in src_a, selected by the row `indices`. `clamps`: FP16_OVFL limits D.
 int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
-               int cbsz, int abid);
+               int cbsz, int abid, int clamps);
 // Products of 4 to 8-bit floats; the formats are those of CBSZ and BLGP (enum rpl_narrow). scale_a, scale_b: rows of exponents (E8M0),
 // of which `byte_a` and `byte_b` select a byte, or -1 for `scale_bits_*`.
 enum rpl_narrow { RPL_E4M3, RPL_E5M2, RPL_E2M3, RPL_E3M2, RPL_E2M1, RPL_NARROW_FORMATS };

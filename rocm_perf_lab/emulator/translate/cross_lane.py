@@ -33,8 +33,6 @@ _NO_ROW = -1
 _UNSCALED = 127
 """Exponent of the scale 1."""
 _BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
-_SPARSE_BYTES = 16
-"""Of the elements of A per lane, including those that are zero, in the sparse products that the runtime executes."""
 _PAIR_BITS = 64
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
@@ -226,8 +224,6 @@ def _swap_lanes(state: BlockState, instruction: Instruction, rows: int) -> None:
 def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[str]) -> None:
     edge, depth, inputs = int(match[1]), int(match[2]), match[3]
     kinds = _matrix_elements(inputs)
-    if edge * depth * _BYTES[kinds[0]] > _SPARSE_BYTES * LANES:
-        raise UnsupportedSemantics("a sparse product of 16 bytes of A per lane")
     state.count_vector()
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
@@ -235,7 +231,7 @@ def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[
     call_runtime(
         state, "rpl_smfmac", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
         instruction.bits(58, 50) % FIRST_VGPR, edge, depth, a_element, b_element,
-        instruction.bits(10, 8), instruction.bits(14, 11),
+        instruction.bits(10, 8), instruction.bits(14, 11), int(instruction.isa.clamps_sparse_products),
     )  # fmt: skip
 
 

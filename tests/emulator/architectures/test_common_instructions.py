@@ -23,7 +23,7 @@ from rocm_perf_lab.emulator.program import decode_program
 from rocm_perf_lab.emulator.translate.function import kernel_ir
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.opcodes import assemble, assemble_end
-from tests.emulator.architectures import test_cdna2, test_cdna4, test_narrow_conversions
+from tests.emulator.architectures import test_cdna2, test_cdna4, test_matrix_model, test_narrow_conversions
 from tests.emulator.opcodes import test_matrices
 from tests.emulator.opcodes.test_completeness import TABLES
 
@@ -46,10 +46,11 @@ MEMORY = [
 ]  # fmt: skip
 """One instruction of each form; the runtime functions that they call do not depend on the architecture."""
 OF_ARCHITECTURE = {
-    "gfx950": r"v_cvt_((pk|sr)_)?(f32_)?[fb][pf]8|v_cvt_pk_f32_[fb][pf]8|v_s?mfmac?_\w+_[fb][pf]8",
+    "gfx950": r"v_cvt_((pk|sr)_)?(f32_)?[fb][pf]8|v_cvt_pk_f32_[fb][pf]8|v_mfma_\w+_[fb][pf]8|v_smfmac_",
     "gfx90a": r"v_dot2c?_f32_f16",
 }
-"""Instructions with other results: 8-bit floats of the Open Compute Project, products of halves without denormals."""
+"""Instructions with other results: 8-bit floats of the Open Compute Project, sparse products that FP16_OVFL limits, products of
+halves without denormals."""
 OTHER_ENCODING = {"gfx90a": r"scratch_load_dword v20, v2"}
 """Scratch addresses in VGPRs, which have a bit of their own since gfx940."""
 SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa)$")
@@ -147,7 +148,7 @@ def test_absent_instructions_are_not_in_the_coverage_table(architecture: str) ->
 
 @pytest.mark.parametrize("architecture", OTHERS)
 def test_every_arithmetic_opcode_that_the_reference_lacks_is_in_a_table(architecture: str) -> None:
-    own_tests = {"gfx90a": (test_cdna2,), "gfx950": (test_cdna4, test_narrow_conversions)}[architecture]
+    own_tests = {"gfx90a": (test_cdna2,), "gfx950": (test_cdna4, test_narrow_conversions, test_matrix_model)}[architecture]
     texts = [text for tests in own_tests for text in tests.texts()]
     code, isa = assemble(texts, architecture), instruction_set(architecture)
     tested, address = set(), 0
