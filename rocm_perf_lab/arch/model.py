@@ -7,11 +7,14 @@ emulator parameters.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
 from rocm_perf_lab.core.models import StrictModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _DESCRIPTOR_VGPR_UNITS = 0x3F
 _DESCRIPTOR_SGPR_SHIFT, _DESCRIPTOR_SGPR_UNITS = 6, 0xF
@@ -122,27 +125,6 @@ def _architectural(rsrc3: int) -> int:
     return ((rsrc3 & _ACCUM_OFFSET_UNITS) + 1) * _VGPRS_PER_ACCUM_OFFSET
 
 
-class InstructionDecoder(StrictModel):
-    """Decoder of machine code for machines without llvm-objdump."""
-
-    tables: str
-    """Name of the instruction tables in `tinygrad.renderer.amd`."""
-    waitcnt: dict[str, tuple[tuple[int, int], ...]]
-    """Counter -> its bits in the immediate of S_WAITCNT as (lowest bit, number of bits), least significant part first."""
-
-    def waits(self, immediate: int) -> dict[str, int]:
-        """Return the counters that an S_WAITCNT waits for, and the values it waits for. All ones in a field do not wait."""
-        found: dict[str, int] = {}
-        for counter, parts in self.waitcnt.items():
-            value = width = 0
-            for lowest, bits in parts:
-                value |= (immediate >> lowest & (1 << bits) - 1) << width
-                width += bits
-            if value != (1 << width) - 1:
-                found[counter] = value
-        return found
-
-
 class OwnOpcode(StrictModel):
     """Opcode that the decoder's tables lack, or have for another instruction."""
 
@@ -153,6 +135,39 @@ class OwnOpcode(StrictModel):
     """Upper case. One of the tables if the architecture has that instruction under another number."""
     like: int
     """Opcode of the tables with the same operands."""
+
+
+class InstructionDecoder(StrictModel):
+    """Decoder of machine code for machines without llvm-objdump."""
+
+    tables: str
+    """Name of the instruction tables in `tinygrad.renderer.amd`."""
+    waitcnt: dict[str, tuple[tuple[int, int], ...]]
+    """Counter -> its bits in the immediate of S_WAITCNT as (lowest bit, number of bits), least significant part first."""
+
+    names: dict[str, str] = {}
+    """Regular expressions of names in the tables, in lower case, and LLVM's names for this architecture."""
+    cache_names: dict[str, str] = {}
+    """LLVM's names of the cache modifiers sc0, nt and sc1 if they differ."""
+    own_opcodes: tuple[OwnOpcode, ...] = ()
+    """Those of the emulator's parameters."""
+
+    def waits(self, immediate: int) -> dict[str, int]:
+        """Return the counters that an S_WAITCNT waits for, and the values it waits for. All ones in a field do not wait."""
+        return {counter: value for counter, value, most in self._counters(immediate) if value != most}
+
+    def limits(self, immediate: int) -> dict[str, int]:
+        """Return all counters of an S_WAITCNT with their values."""
+        return {counter: value for counter, value, _ in self._counters(immediate)}
+
+    def _counters(self, immediate: int) -> Iterator[tuple[str, int, int]]:
+        """Yield name, value and largest value of each counter."""
+        for counter, parts in self.waitcnt.items():
+            value = width = 0
+            for lowest, bits in parts:
+                value |= (immediate >> lowest & (1 << bits) - 1) << width
+                width += bits
+            yield counter, value, (1 << width) - 1
 
 
 class EmulatorParameters(StrictModel):
@@ -252,6 +267,15 @@ class Architecture(Processor):
     def workgroup_lds_bytes(self) -> int:
         """Largest LDS allocation of a workgroup."""
         return max(pool.max_per_workgroup_bytes for pool in self.lds.values())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _give_opcodes_to_the_decoder(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Let the disassembly know the opcodes that the emulator's parameters state."""
+        decoder, emulator = values.get("decoder"), values.get("emulator")
+        if not isinstance(decoder, dict) or not isinstance(emulator, dict) or "own_opcodes" not in emulator:
+            return values
+        return {**values, "decoder": {"own_opcodes": emulator["own_opcodes"], **decoder}}
 
     @model_validator(mode="after")
     def _modes_are_complete(self) -> Architecture:
