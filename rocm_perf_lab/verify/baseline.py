@@ -19,21 +19,13 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.comparison import BaselineTrial, buffer_contents, same_bytes
+from rocm_perf_lab.verify.error_bounds import observed_bounds, shared_factors
 from rocm_perf_lab.verify.inputs import HARSH, NOT_FINITE, PARTIAL, WITHOUT_REFERENCE
 from rocm_perf_lab.verify.outputs import allowed_errors, verify_outputs
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
-from rocm_perf_lab.verify.tolerances import (
-    PERTURBED_RUNS,
-    applied_tolerances,
-    bounds_of_reference,
-    bounds_of_runs,
-    observed_bounds,
-    output_bounds,
-    perturbed_launch,
-    shared_factors,
-    supported_tolerances,
-    tolerance_notes,
-)
+from rocm_perf_lab.verify.reference_bounds import bounds_of_reference, output_bounds
+from rocm_perf_lab.verify.run_bounds import PERTURBED_RUNS, bounds_of_runs, perturbed_launch
+from rocm_perf_lab.verify.tolerances import applied_tolerances, supported_tolerances, tolerance_notes
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET
 from rocm_perf_lab.verify.trials import described, in_place_pairs
 from rocm_perf_lab.verify.undefined import unrelated_elements
@@ -47,9 +39,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.languages.spec import Tolerance
+    from rocm_perf_lab.verify.error_bounds import OutputBound
     from rocm_perf_lab.verify.execution import TrialExecutor
     from rocm_perf_lab.verify.policy import TrialPolicy
-    from rocm_perf_lab.verify.tolerances import OutputBound
     from rocm_perf_lab.verify.trial_runs import TrialRun, TrialRunner
     from rocm_perf_lab.verify.trials import Trial
 

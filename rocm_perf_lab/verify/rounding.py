@@ -50,7 +50,7 @@ _ROUNDINGS = {
     "add": 1.0, "subtract": 1.0, "multiply": 1.0, "square": 1.0, "divide": 2.0, "reciprocal": 2.0, "sqrt": 2.0, "exp": 2.5,
     "exp2": 2.5, "log": 2.5, "log2": 2.5, "log10": 2.5,
 }  # fmt: skip
-"""Roundings of one operation; with :data:`~rocm_perf_lab.verify.tolerances.SAFETY`, 2.5 ulp of a division and 3 of `exp` as in
+"""Roundings of one operation; with :data:`~rocm_perf_lab.verify.error_bounds.SAFETY`, 2.5 ulp of a division and 3 of `exp` as in
 the OpenCL C specification."""
 _OTHER_ROUNDINGS = 4.0
 """Trigonometric and hyperbolic functions, powers: 5 ulp."""

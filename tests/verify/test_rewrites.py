@@ -11,9 +11,10 @@ import pytest
 
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.verify.error_bounds import observed_bounds, shared_factors
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
-from rocm_perf_lab.verify.tolerances import observed_bounds, output_bounds, shared_factors
+from rocm_perf_lab.verify.reference_bounds import output_bounds
 from tests.builders.descriptions import describe, launch_of
 from tests.verify.further_rewrites import FURTHER_COMPUTATIONS
 from tests.verify.rewrites import COMPUTATIONS, Computation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.verify.tolerances import OutputBound
+    from rocm_perf_lab.verify.error_bounds import OutputBound
 
     Recorded = tuple[str, dict[str, NDArray[Any]], Mapping[str, NDArray[Any]], Mapping[str, OutputBound]]
 

@@ -10,22 +10,13 @@ import pytest
 
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.spec import Tolerance
+from rocm_perf_lab.verify.error_bounds import SAFETY, OutputBound, observed_bounds, shared_factors
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs
+from rocm_perf_lab.verify.reference_bounds import bounds_of_reference, output_bounds
 from rocm_perf_lab.verify.rounding import UNIT_ROUNDOFF, growth
-from rocm_perf_lab.verify.tolerances import (
-    SAFETY,
-    OutputBound,
-    applied_tolerances,
-    bounds_of_reference,
-    bounds_of_runs,
-    kernel_tolerances,
-    observed_bounds,
-    output_bounds,
-    perturbed_launch,
-    shared_factors,
-    tolerance_notes,
-)
+from rocm_perf_lab.verify.run_bounds import bounds_of_runs, perturbed_launch
+from rocm_perf_lab.verify.tolerances import applied_tolerances, kernel_tolerances, tolerance_notes
 from tests.builders.descriptions import buffer, describe, launch_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.verify.tolerances import output_bounds
+from rocm_perf_lab.verify.reference_bounds import output_bounds
 from tests.builders.descriptions import buffer, describe, launch_of
 
 if TYPE_CHECKING:
