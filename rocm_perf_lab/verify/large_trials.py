@@ -343,7 +343,7 @@ class LargeTrials:
             for place, changed in session.written_pages().items():
                 recorded.final.add(place, changed, session.final.page(place))
                 known = recorded.written.get(place)
-                recorded.written[place] = changed if known is None else known.with_all(changed)
+                recorded.written[place] = changed.with_all(known)
 
     def _differences(self, recorded: _RecordedShape, session: SparseSession) -> list[_Difference]:
         """Return the first different element of each page and kind, by page."""

@@ -133,9 +133,9 @@ class ChangedBytes:
         apart = self.last < other.first or other.last < self.first
         return not apart and bool((self.mask & other.mask).any())
 
-    def with_all(self, other: ChangedBytes) -> ChangedBytes:
-        """Return the union of two sets."""
-        return ChangedBytes.of(self.mask | other.mask)
+    def with_all(self, other: ChangedBytes | None) -> ChangedBytes:
+        """Return the union of two sets; None is the empty one."""
+        return self if other is None else ChangedBytes.of(self.mask | other.mask)
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class SparseSession:
         content[:] = before
         known = self._written.get(place)
         self.is_overlapping |= known is not None and known.meets(changed)
-        self._written[place] = changed if known is None else known.with_all(changed)
+        self._written[place] = changed.with_all(known)
 
     @property
     def accessed_pages(self) -> int:
