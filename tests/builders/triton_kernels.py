@@ -15,7 +15,7 @@ from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from tests.builders.targets import mi300x
+from tests.builders.targets import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,12 +45,14 @@ def matmul(a_ptr, b_ptr, c_ptr, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 """
 
 
-def build_triton(source: str, directory: Path, **description: Any) -> tuple[KernelDescription, BuildResult]:
+def build_triton(
+    source: str, directory: Path, *, architecture: str = "gfx942", **description: Any
+) -> tuple[KernelDescription, BuildResult]:
     """Write `source` as `kernel.py` below `directory` and compile it as `description` says."""
     (directory / "kernel.py").write_text(HEADER + source.lstrip("\n"))
     values = {"name": "test", "language": "triton", "source": "kernel.py", "grid": [1], "directory": directory} | description
     described = KernelDescription.model_validate(values)
-    build = compile_description(described, described.source_path, architecture="gfx942", compiler=find_compiler)
+    build = compile_description(described, described.source_path, architecture=architecture, compiler=find_compiler)
     return described, build
 
 
@@ -100,7 +102,7 @@ def unary_launch(
 
 def emulate(launch: Launch) -> tuple[dict[str, NDArray[Any]], LaunchResult]:
     """Run a launch; return its buffers by name, and its result."""
-    with EmulatedGpu(mi300x(), max_instructions=10**9, threads=2) as machine:
+    with EmulatedGpu(target_of(launch.code_object.architecture), max_instructions=10**9, threads=2) as machine:
         buffers = {}
         values: list[Any] = []
         for argument in launch.arguments:
@@ -129,6 +131,7 @@ def matmul_launch(
     n: int = 64,
     k: int = 64,
     block: tuple[int, int, int] = (64, 64, 32),
+    architecture: str = "gfx942",
     **options: int,
 ) -> Launch:
     """Compute C = A B with small integers, so that every sum is exact."""
@@ -136,6 +139,7 @@ def matmul_launch(
     accumulator = {"i8": "i32", "f64": "f64"}.get(dtype, "f32")
     return triton_launch(
         MATMUL,
+        architecture=architecture,
         entry="matmul",
         params={"m": m, "n": n, "k": k},
         constexprs={"BM": block[0], "BN": block[1], "BK": block[2], "ACC": ACCUMULATORS[accumulator]},
