@@ -75,10 +75,11 @@ EDGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorBench]:
+@pytest.fixture(scope="module", params=["gfx942", "gfx90a", "gfx950"])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorBench]:
     source = write_source(SOURCE, tmp_path_factory.mktemp("headers"))
-    build = compile_source(CompileRequest(source, flags=("-Wall", "-Werror")), compiler=find_compiler(("pip",)))
+    wanted = CompileRequest(source, architecture=request.param, flags=("-Wall", "-Werror"))
+    build = compile_source(wanted, compiler=find_compiler(("pip",)))
     with EmulatorBench(build.code_object) as made:
         yield made
 

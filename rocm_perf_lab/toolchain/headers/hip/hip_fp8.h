@@ -1,5 +1,5 @@
-// 8-bit floats for machines without ROCm. The kinds of gfx942 ("fnuz": no infinities, one NaN, no negative zero) are on its
-// conversion instructions; those of the OCP, which it has no instructions for, are computed.
+// 8-bit floats for machines without ROCm. The kinds of CDNA3 ("fnuz": no infinities, one NaN, no negative zero) are on its
+// conversion instructions; elsewhere they are computed, like those of the OCP.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -12,49 +12,69 @@ typedef unsigned int __hip_fp8x4_storage_t;
 enum __hip_saturation_t { __HIP_NOSAT, __HIP_SATFINITE };
 enum __hip_fp8_interpretation_t { __HIP_E4M3 = 0, __HIP_E5M2 = 1, __HIP_E4M3_FNUZ = 2, __HIP_E5M2_FNUZ = 3 };
 
-#if defined(__HIP_DEVICE_COMPILE__) && !defined(__gfx942__)
-#error "hip_fp8.h without ROCm: the fnuz conversion instructions exist on gfx942 only"
+#define ROCM_PERF_LAB_D static inline __attribute__((device, always_inline))
+
+// Processors whose conversion instructions have the kinds without infinities; later ones have those of the OCP, earlier ones none.
+#if __has_builtin(__builtin_amdgcn_cvt_pk_fp8_f32) && !__has_builtin(__builtin_amdgcn_cvt_scalef32_pk_fp8_f32)
+#define ROCM_PERF_LAB_HAS_FNUZ 1
+#else
+#define ROCM_PERF_LAB_HAS_FNUZ 0
 #endif
 
-#define ROCM_PERF_LAB_D static inline __attribute__((device, always_inline))
+ROCM_PERF_LAB_D bool rocm_perf_lab_is_e4m3(__hip_fp8_interpretation_t kind) { return kind == __HIP_E4M3 || kind == __HIP_E4M3_FNUZ; }
+ROCM_PERF_LAB_D bool rocm_perf_lab_is_fnuz(__hip_fp8_interpretation_t kind) {
+  return kind == __HIP_E4M3_FNUZ || kind == __HIP_E5M2_FNUZ;
+}
 
 // To nearest even. The significand is scaled to a whole number of units in the last place: the code is then that number
 // plus the exponent, and a carry of the rounding goes into the exponent by itself.
-ROCM_PERF_LAB_D __hip_fp8_storage_t rocm_perf_lab_float_to_ocp(float a, __hip_saturation_t saturation, bool is_e4m3) {
-  const int mantissa = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15, largest = is_e4m3 ? 0x7e : 0x7b;
+ROCM_PERF_LAB_D __hip_fp8_storage_t rocm_perf_lab_float_to_code(float a, __hip_saturation_t saturation,
+                                                                __hip_fp8_interpretation_t kind) {
+  const bool is_e4m3 = rocm_perf_lab_is_e4m3(kind), is_fnuz = rocm_perf_lab_is_fnuz(kind);
+  const int mantissa = is_e4m3 ? 3 : 2, bias = (is_e4m3 ? 7 : 15) + is_fnuz;
+  const int largest = is_fnuz ? 0x7f : is_e4m3 ? 0x7e : 0x7b, above = is_fnuz ? 0x80 : is_e4m3 ? 0x7f : 0x7c;
   const unsigned int bits = __builtin_bit_cast(unsigned int, a), sign = bits >> 31 << 7;
-  if (a != a) return sign | 0x7f;
+  if (a != a) return is_fnuz ? 0x80 : sign | 0x7f;
   int exponent = (int)(bits >> 23 & 0xff) - 127;
   if (exponent < 1 - bias) exponent = 1 - bias;
   int code = largest + 1;
   if (exponent <= bias + 1) code = (int)rintf(ldexpf(fabsf(a), mantissa - exponent)) + ((exponent + bias - 1) << mantissa);
-  if (code > largest) code = saturation == __HIP_SATFINITE ? largest : is_e4m3 ? 0x7f : 0x7c;
-  return sign | code;
+  if (code > largest) code = saturation == __HIP_SATFINITE ? largest : above;
+  return is_fnuz && !code ? 0 : sign | code;
 }
 
-ROCM_PERF_LAB_D float rocm_perf_lab_ocp_to_float(__hip_fp8_storage_t a, bool is_e4m3) {
-  const int mantissa = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15;
+ROCM_PERF_LAB_D float rocm_perf_lab_code_to_float(__hip_fp8_storage_t a, __hip_fp8_interpretation_t kind) {
+  const bool is_e4m3 = rocm_perf_lab_is_e4m3(kind), is_fnuz = rocm_perf_lab_is_fnuz(kind);
+  const int mantissa = is_e4m3 ? 3 : 2, bias = (is_e4m3 ? 7 : 15) + is_fnuz;
   const int magnitude = a & 0x7f, exponent = magnitude >> mantissa, fraction = magnitude & ((1 << mantissa) - 1);
+  if (is_fnuz && a == 0x80) return __builtin_nanf("");
   float value = exponent ? ldexpf((float)(fraction + (1 << mantissa)), exponent - bias - mantissa)
                          : ldexpf((float)fraction, 1 - bias - mantissa);
-  if (is_e4m3 ? magnitude == 0x7f : magnitude > 0x7c) value = __builtin_nanf("");
-  else if (!is_e4m3 && magnitude == 0x7c) value = __builtin_inff();
+  if (!is_fnuz && (is_e4m3 ? magnitude == 0x7f : magnitude > 0x7c)) value = __builtin_nanf("");
+  else if (!is_fnuz && !is_e4m3 && magnitude == 0x7c) value = __builtin_inff();
   return a & 0x80 ? -value : value;
 }
 
 // Finite values beyond the range saturate or become NaN (infinity in E5M2 of the OCP); NaN stays NaN.
 ROCM_PERF_LAB_D __hip_fp8_storage_t __hip_cvt_float_to_fp8(float a, __hip_saturation_t saturation,
                                                            __hip_fp8_interpretation_t kind) {
-  if (kind == __HIP_E4M3 || kind == __HIP_E5M2) return rocm_perf_lab_float_to_ocp(a, saturation, kind == __HIP_E4M3);
-  const float largest = kind == __HIP_E4M3_FNUZ ? 240.0f : 57344.0f;
-  if (saturation == __HIP_SATFINITE && a == a) a = __builtin_amdgcn_fmed3f(a, largest, -largest);
-  return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_pk_fp8_f32(a, a, 0, false) & 0xff
-                                 : __builtin_amdgcn_cvt_pk_bf8_f32(a, a, 0, false) & 0xff;
+#if ROCM_PERF_LAB_HAS_FNUZ
+  if (rocm_perf_lab_is_fnuz(kind)) {
+    const float largest = kind == __HIP_E4M3_FNUZ ? 240.0f : 57344.0f;
+    if (saturation == __HIP_SATFINITE && a == a) a = __builtin_amdgcn_fmed3f(a, largest, -largest);
+    return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_pk_fp8_f32(a, a, 0, false) & 0xff
+                                   : __builtin_amdgcn_cvt_pk_bf8_f32(a, a, 0, false) & 0xff;
+  }
+#endif
+  return rocm_perf_lab_float_to_code(a, saturation, kind);
 }
 
 ROCM_PERF_LAB_D float rocm_perf_lab_fp8_to_float(__hip_fp8_storage_t a, __hip_fp8_interpretation_t kind) {
-  if (kind == __HIP_E4M3 || kind == __HIP_E5M2) return rocm_perf_lab_ocp_to_float(a, kind == __HIP_E4M3);
-  return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_f32_fp8(a, 0) : __builtin_amdgcn_cvt_f32_bf8(a, 0);
+#if ROCM_PERF_LAB_HAS_FNUZ
+  if (rocm_perf_lab_is_fnuz(kind))
+    return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_f32_fp8(a, 0) : __builtin_amdgcn_cvt_f32_bf8(a, 0);
+#endif
+  return rocm_perf_lab_code_to_float(a, kind);
 }
 
 ROCM_PERF_LAB_D __half_raw __hip_cvt_fp8_to_halfraw(__hip_fp8_storage_t a, __hip_fp8_interpretation_t kind) {

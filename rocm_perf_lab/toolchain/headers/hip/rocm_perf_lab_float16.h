@@ -144,8 +144,8 @@
   ROCM_PERF_LAB_HD signed char __##WORD##2char_rz(T a) { return (signed char)(float)a; }                            \
   ROCM_PERF_LAB_HD unsigned char __##WORD##2uchar_rz(T a) { return (unsigned char)(float)a; }
 
-// Two values at once in memory: an instruction of gfx942, elsewhere a comparison and exchange of the whole dword.
-#ifdef __gfx942__
+// Two values at once in memory: an instruction if flat memory has one, else a comparison and exchange of the whole dword.
+#if __has_builtin(__builtin_amdgcn_flat_atomic_fadd_v2f16)
 #define ROCM_PERF_LAB_ATOMIC(T2, V2, BUILTIN_V2, BUILTIN)                                                           \
   static inline __attribute__((device)) T2 unsafeAtomicAdd(T2* p, T2 value) {                                       \
     return __builtin_bit_cast(T2, BUILTIN((BUILTIN_V2*)p, __builtin_bit_cast(BUILTIN_V2, V2(value))));              \
