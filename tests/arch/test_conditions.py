@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.arch.registry import architectures
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parent.parent.parent / "rocm_perf_lab"
 ARCHITECTURE = re.compile(r"gfx[1-9][0-9a-f]*|(gfx)?[cr]dna-?[0-9]|mi[0-9]{3}[a-z]?")
+VERSIONS = {one.gfx_target_version for one in architectures().values()}
+"""Numbers that stand for an architecture."""
 PREDICATES = {"startswith", "endswith", "removeprefix", "get", "index", "count"}
 
 
 def conditions(source: str) -> Iterator[ast.Constant]:
-    """Yield string constants with architecture names that a program compares, looks up or matches."""
+    """Yield constants with names or version numbers of architectures that a program compares, looks up or matches."""
     for node in ast.walk(ast.parse(source)):
         for part in _deciding(node):
             if isinstance(part, ast.Constant) and _names_architecture(part.value):
@@ -45,6 +49,8 @@ def _deciding(node: ast.AST) -> list[ast.AST]:
 
 
 def _names_architecture(value: object) -> bool:
+    if isinstance(value, int):
+        return value in VERSIONS
     return isinstance(value, str) and ARCHITECTURE.fullmatch(value) is not None
 
 
@@ -58,6 +64,7 @@ def _names_architecture(value: object) -> bool:
         "SIZES['cdna3']",
         "KINDS = ['rdna2']",
         "match name:\n    case 'gfx1030': pass",
+        "if target.gfx_target_version == 90402: pass",
     ],
 )
 def test_a_condition_on_an_architecture_is_found(source: str) -> None:
@@ -78,4 +85,16 @@ def test_no_condition_outside_arch_names_an_architecture() -> None:
     ]
 
     assert files
+    assert found == []
+
+
+@pytest.mark.parametrize("suffix", [".c", ".h", ".hip", ".cpp", ".j2"])
+def test_no_source_for_compilers_tests_for_an_architecture(suffix: str) -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line}"
+        for path in sorted(PACKAGE.rglob(f"*{suffix}"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"__gfx\w+__|__GFX\w+__", line)
+    ]
+
     assert found == []
