@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ class Directory:
         path = self.path / "kernel"
         path.write_text(BOWL.format(python=sys.executable, body=body))
         path.chmod(0o755)
-        return f"{path} {{BLOCK_M}} {{BLOCK_N}}"
+        return f"{shlex.quote(str(path))} {{BLOCK_M}} {{BLOCK_N}}"
 
     def arguments(self, template: str, *more: str) -> list[str]:
         return ["autotune", "--space", str(self.space), "--cmd-template", template, "--output", str(self.run_dir), *more]
@@ -134,7 +135,7 @@ def test_a_profiled_command_is_timed_by_its_kernel(directory: Directory, monkeyp
     application = place.application('launch("vector_add", n=256 * int(sys.argv[1]))\nlaunch("softmax", rows=4)')
     directory.space.write_text(json.dumps([{"SIZE": 1}, {"SIZE": 4096}]))
 
-    answer = directory.tune(f"{application} {{SIZE}}", "--kernel", "vector_add")
+    answer = directory.tune(f"{shlex.quote(str(application))} {{SIZE}}", "--kernel", "vector_add")
 
     assert answer.exit_code == 0, answer.output
     result = directory.result()
