@@ -83,10 +83,10 @@ class WaveBench:
         passed = [a if isinstance(a, ctypes._SimpleCData) else ctypes.c_int(a) for a in arguments]
         return int(getattr(self.runtime.library, helper)(ctypes.byref(self.wave), ctypes.c_int(7), *passed))
 
-    def execute(self, snippets: Snippets, text: str) -> WaveStatus:
+    def execute(self, snippets: Snippets, text: str, *, optimised: bool = True) -> WaveStatus:
         """Run a snippet of assembly on this wavefront."""
         registry = self.memory.registry()
         self.machine.allocations, self.machine.allocation_count = ctypes.addressof(registry), len(registry)
         self.machine.fault.kind = 0
-        snippets.run_on(self.wave, text)
+        snippets.run_on(self.wave, text, optimised=optimised)
         return WaveStatus(self.wave.status)
