@@ -472,8 +472,8 @@ RUNS = [
 
 @pytest.mark.parametrize(("case", "architecture"), RUNS, ids=lambda value: value.name if isinstance(value, TritonCase) else value)
 def test_a_triton_kernel_agrees_with_its_reference(case: TritonCase, architecture: str) -> None:
-    buffers = [
-        {"name": name, "kind": "buffer", "dtype": kind, "shape": list(shape), "init": {**init, "seed": seed}}
+    buffers: list[dict[str, Any]] = [
+        {"name": name, "kind": "buffer", "dtype": kind, "shape": list(shape), "init": dict(init) | {"seed": seed}}
         for seed, (name, (kind, shape, init)) in enumerate(case.inputs.items())
     ]
     buffers += [
