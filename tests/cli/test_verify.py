@@ -33,6 +33,7 @@ def lines(answer: Answer) -> list[Any]:
     return [json.loads(line) for line in answer.out.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_right_candidate_is_correct_and_the_exit_code_is_0(place: VerifyPlace) -> None:
     answer = verify("--candidate", place.candidate("right"), "--json", "--seed", "7", "--output", "run")
 
@@ -96,6 +97,7 @@ def test_a_wrong_candidate_is_explained_and_its_seed_replays_the_verdict(place: 
     assert "not checked: time" in table.out
 
 
+@pytest.mark.slow
 def test_a_memory_defect_is_wrong_and_names_the_line_of_the_candidate(place: VerifyPlace) -> None:
     answer = verify("--candidate", place.candidate("outside"), "--json", "--seed", "1")
 

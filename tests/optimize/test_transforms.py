@@ -304,13 +304,14 @@ def _rejected_rewrites(name: str, chosen: set[str], directory: Path, *, repeated
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [
         ("transpose", {"pad LDS"}),
-        pytest.param("softmax_atomics", {"wave reduction"}, marks=pytest.mark.slow),
-        pytest.param("gemm_naive", {"hoist invariants"}, marks=pytest.mark.slow),
-        pytest.param("histogram", {"vector loads"}, marks=pytest.mark.slow),
+        ("softmax_atomics", {"wave reduction"}),
+        ("gemm_naive", {"hoist invariants"}),
+        ("histogram", {"vector loads"}),
     ],
 )
 def test_rewrites_are_correct(name: str, chosen: set[str], tmp_path: Path) -> None:
