@@ -90,6 +90,11 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
     return (named or same)[0]
 
 
+def products_of(architecture: str) -> tuple[str, ...]:
+    """Return the names of all targets of an architecture, without aliases."""
+    return tuple(name for name in target_names() if load_target(name).architecture == architecture)
+
+
 def usual_target(architecture: str) -> str:
     """Return the name of the target that an architecture's name stands for; MI300X if there is none."""
     return target_aliases().get(architecture.partition(":")[0], DEFAULT_TARGET)

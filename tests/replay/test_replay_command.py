@@ -153,3 +153,11 @@ def test_a_capture_of_an_application_needs_the_name_of_a_kernel() -> None:
 
     assert result.exit_code == 2
     assert "--kernel NAME" in result.stderr
+
+
+def test_a_target_of_another_architecture_is_refused_with_those_that_work(captured: Path) -> None:
+    result = emulated("full-vm", captured, "--target", "mi250x")
+
+    assert result.exit_code == 2
+    assert "the capture is of gfx942, mi250x is gfx90a" in result.output
+    assert "--target mi300a or mi300x or mi308x or mi325x" in " ".join(result.output.split())

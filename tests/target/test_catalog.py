@@ -9,7 +9,7 @@ import pytest
 
 from rocm_perf_lab.config.composition import compose_overrides
 from rocm_perf_lab.core.resources import resource_dir
-from rocm_perf_lab.target.catalog import TargetError, load_target, target_aliases, target_names
+from rocm_perf_lab.target.catalog import TargetError, load_target, products_of, target_aliases, target_names
 from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
@@ -127,3 +127,9 @@ def test_a_file_that_is_no_description_is_refused(tmp_path: Path, text: str) -> 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="cannot read"):
         load_target(tmp_path / "none.yaml")
+
+
+def test_products_of_an_architecture_are_listed_without_aliases() -> None:
+    assert products_of("gfx90a") == ("mi210", "mi250x")
+    assert products_of("gfx950") == ("mi350x", "mi355x")
+    assert products_of("gfx000") == ()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import require_existing
 from rocm_perf_lab.core.geometry import Geometry
@@ -22,7 +23,7 @@ from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.target.catalog import load_target, usual_target
+from rocm_perf_lab.target.catalog import load_target, products_of, usual_target
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
@@ -103,8 +104,16 @@ def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> No
         raise LabError(
             f"the code object is for {code_object.described_target}, {target.name} is {target.architecture}",
             where=str(file),
-            hint=f"compile it with --offload-arch={target.architecture}, or choose another --target",
+            hint=_other_choice(code_object.architecture, target),
         )
+
+
+def _other_choice(architecture: str, target: Target) -> str:
+    """Return the targets of a code object, and the flag of a compiler for a target that the emulator executes."""
+    possible = f"choose one of its architecture: --target {' or '.join(products_of(architecture)) or architecture}"
+    if target.architecture not in emulated_architectures():
+        return f"{possible}; the emulator executes {', '.join(emulated_architectures())}"
+    return f"{possible}; or compile it with --offload-arch={target.architecture}"
 
 
 def _geometry(request: EmulateRequest) -> Geometry:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.markup import escape
 from rich.table import Table
 
-from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS
+from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS, LabError
 from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.replay.errors import IncompleteCapture
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
@@ -61,10 +61,22 @@ class ReplayTarget:
         return "rocm" if KFD.exists() or self.library is not None else "emulator"
 
     def emulated_target(self, capture: Capture) -> Target:
-        """Return the GPU that the emulator models for a capture."""
-        from rocm_perf_lab.target.catalog import load_target, usual_target
+        """Return the GPU that the emulator models for a capture.
 
-        return load_target(self.target or usual_target(capture.code_object.architecture))
+        Raises:
+            LabError: The named target has another architecture.
+        """
+        from rocm_perf_lab.target.catalog import load_target, products_of, usual_target
+
+        architecture = capture.code_object.architecture
+        target = load_target(self.target or usual_target(architecture))
+        if self.target is not None and capture.code_object.for_processor(target.architecture).architecture != target.architecture:
+            raise LabError(
+                f"the capture is of {capture.code_object.described_target}, {target.name} is {target.architecture}",
+                where="--target",
+                hint=f"choose one of its architecture: --target {' or '.join(products_of(architecture)) or architecture}",
+            )
+        return target
 
     def timing_errors(self, capture: Capture) -> TimingErrors:
         """Return the error bands of emulated times: the target's, or assumed ones for another emulator behind an HSA runtime."""
@@ -291,7 +303,8 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
     console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
     if timing.expected is not None:
         low, high = timing.expected.low / 1e3, timing.expected.high / 1e3
-        console.print(f"Expected on hardware: {low:.3g} to {high:.3g} ms ({timing.expected.coverage:.0%})")
+        title = "Expected on hardware" if timing.expected.status == "estimated" else "Assumed for hardware, not validated"
+        console.print(f"{title}: {low:.3g} to {high:.3g} ms ({timing.expected.coverage:.0%})")
     console.print(f"Kernel: {escape(document.kernel.name)}", soft_wrap=True)
     console.print(
         f"GPU time min {timing.min / 1e3:.6g}, median {timing.median / 1e3:.6g}, max {timing.max / 1e3:.6g} ms{suffix}"

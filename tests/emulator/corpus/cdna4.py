@@ -74,7 +74,7 @@ CASES = [
 def large_lds(rng: np.random.Generator) -> Run:
     n = 3700
     x = rng.integers(-(2**30), 2**30, 40960).astype(I32)
-    filled: NDArray[np.int32] = x + np.arange(40960, dtype=I32)
+    filled = (x + np.arange(40960)).astype(np.int32)
     i = np.arange(n)
     return Run((x, np.zeros(n, I32), I32(n)), {1: filled[40959 - i * 7] ^ filled[i * 11]})
 
