@@ -71,6 +71,37 @@ def test_an_append_without_active_lanes_does_nothing() -> None:
     assert list(run("s_mov_b32 m0, 4096\ns_mov_b64 exec, 0\nds_append v8\n")[2]) == list(3 * LANES)
 
 
+def test_loads_of_16_bits_clear_the_other_half() -> None:
+    """With error correction (SRAM ECC) the other half of the register is not kept; v8 and v9 are -1 before."""
+    v8, v9, _, _ = run("ds_read_u16_d16 v8, v1 offset:256\nds_read_u16_d16_hi v9, v1\n")
+
+    assert list(v8) == list(3 * LANES)
+    assert list(v9) == list(3 * LANES << 16)
+
+
+@pytest.mark.parametrize("checks", [frozenset(), frozenset(CheckKind)], ids=["unchecked", "checked"])
+@pytest.mark.parametrize("exec_high", [0, -1], ids=["half of the lanes", "all lanes"])
+def test_the_address_of_zeros_is_out_of_range_on_purpose(exec_high: int, checks: frozenset[CheckKind]) -> None:
+    """Tensile's kernels load zeros so; lane 3 loads from LDS."""
+    lanes = 64 if exec_high else 32
+    body = (
+        f"s_mov_b32 exec_hi, {exec_high}\nv_mov_b32 v7, 0xf00000\nv_cmp_eq_u32 vcc, 3, v0\nv_cndmask_b32 v7, v7, v1, vcc\n"
+        "s_nop 4\nds_read_b64 v[8:9], v7 offset:8\ns_waitcnt lgkmcnt(0)\n"
+    )
+    v8, v9, low, high = run(body, checks=checks)
+
+    assert list(v8) == [0, 0, 0, 15, *[0] * (lanes - 4), *[-1] * (64 - lanes)]
+    assert list(v9) == [0, 0, 0, 18, *[0] * (lanes - 4), *[-1] * (64 - lanes)]
+    assert (list(low), list(high)) == (list(3 * LANES), list(3 * LANES))
+
+
+@pytest.mark.parametrize("access", ["ds_read_b32 v8, v7", "ds_write_b32 v7, v3"])
+def test_other_addresses_out_of_range_are_faults(access: str) -> None:
+    place = "0xf00000" if "write" in access else "0x10000"
+    with pytest.raises(EmulationError, match=r"LDS offset"):
+        run(f"v_mov_b32 v7, {place}\n{access}\n")
+
+
 def test_reads_and_writes_by_lane_begin_at_m0() -> None:
     v8, _, low, high = run("s_mov_b32 m0, 4\nds_read_addtid_b32 v8 offset:8\nds_write_addtid_b32 v3 offset:252\n")
 

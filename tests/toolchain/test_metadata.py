@@ -21,7 +21,7 @@ def kernel(name: str) -> dict[str, Any]:
 
 
 def note(content: dict[Any, Any]) -> bytes:
-    packed = msgpack.packb(content)
+    packed: bytes = msgpack.packb(content)
     padded = packed + bytes(-len(packed) % 4)
     return struct.pack("<III", 7, len(packed), 32) + b"AMDGPU\0\0" + padded
 

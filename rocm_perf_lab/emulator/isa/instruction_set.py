@@ -28,6 +28,8 @@ class InstructionSet:
     clamps_sparse_products: bool
     flushes_half_products: bool
     negates_f64_products: bool
+    clears_unused_halves: bool
+    """Whether loads of 16 bits clear the other half of the register, as memories with error correction do (LLVM, `sramecc`)."""
     decoder: InstructionDecoder = field(repr=False, compare=False)
     counter_set: str
     """Hardware counters of the architecture; a key of `counter_rules.yaml`."""
@@ -65,6 +67,7 @@ def instruction_set(architecture: str) -> InstructionSet:
         clamps_sparse_products=found.emulator.clamps_sparse_products,
         flushes_half_products=found.emulator.flushes_half_products,
         negates_f64_products=found.emulator.negates_f64_products,
+        clears_unused_halves=found.fixed_settings.get("sramecc", False),
         decoder=found.decoder,
         counter_set=found.counter_set,
         matrix_passes=tuple((row.pattern, row.passes) for row in found.matrix_passes),

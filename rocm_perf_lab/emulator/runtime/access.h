@@ -7,6 +7,7 @@
 #define RPL_FOR_LANES(mask, lane) \
   for (uint64_t rest_ = (mask), lane = 0; rest_ && (lane = (uint64_t)__builtin_ctzll(rest_), 1); rest_ &= rest_ - 1)
 enum { RPL_KIND_MASK = 7 };
+enum { RPL_LDS_ZEROS = 16 };  // bytes after the LDS of a workgroup, for loads out of range
 #define RPL_ALL_LANES (~0ull)
 
 static inline uint64_t rpl_exec(const struct rpl_wave *w) { return (uint64_t)w->sgpr[127] << 32 | w->sgpr[126]; }
@@ -36,7 +37,7 @@ static inline void rpl_lane_load(struct rpl_wave *w, int dst, uint64_t lane, con
     for (int k = 0; k < dwords; k++) w->vgpr[dst + k][lane] = rpl_read32(p + 4 * k);
     return;
   }
-  uint32_t value = rpl_read_narrow(p, kind), old = w->vgpr[dst][lane];
+  uint32_t value = rpl_read_narrow(p, kind), old = kind & RPL_D16_CLEARS ? 0 : w->vgpr[dst][lane];
   if (kind & RPL_D16_LO) value = (old & 0xffff0000u) | (value & 0xffffu);
   else if (kind & RPL_D16_HI) value = (old & 0xffffu) | value << 16;
   w->vgpr[dst][lane] = value;

@@ -26,8 +26,9 @@ static uint64_t within(const struct resource *r, uint32_t index, uint64_t offset
          offset % ELEMENT_BYTES;
 }
 
-// CDNA3 ISA, section "Buffer addressing". Buffers with an index are checked record by record, others byte by byte
-// (soffset does not count), scratch buffers (lane ids for indices) not at all.
+// GCN and CDNA ISA guides, section "Buffer addressing". Buffers with an index are checked record by record, others byte by byte:
+// they are out of range if offset >= num_records - soffset. Tensile's kernels rely on the latter. Scratch buffers (lane ids for
+// indices) are not checked.
 int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, int srsrc, int vindex, int voffset, uint32_t soffset,
                          int32_t offset, uint32_t element, int elements, struct rpl_buffer_access *out) {
   struct resource r = resource_of(&w->sgpr[srsrc], typed);
@@ -38,7 +39,7 @@ int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, in
     uint64_t in_record = (voffset < 0 ? 0 : (uint64_t)w->vgpr[voffset][l]) + (uint32_t)offset;
     out->address[l] = r.base + soffset + within(&r, index, in_record);
     for (int k = 0; k < elements; k++)
-      if (unchecked || (by_record ? index < r.records : in_record + (uint64_t)(k + 1) * element <= r.records))
+      if (unchecked || (by_record ? index < r.records : in_record + soffset + (uint64_t)(k + 1) * element <= r.records))
         out->lanes[k] |= 1ull << l;
   }
   // Lanes are in range for a prefix of their elements; check each part against the allocations.

@@ -86,8 +86,9 @@ static void put(struct rpl_wave *w, int dst, uint64_t lane, int component, uint3
     return;
   }
   uint32_t *word = &w->vgpr[dst + component / 2][lane];
-  int is_high = packing == RPL_FORMAT_D16_HI || component % 2;
-  *word = is_high ? (*word & 0xffff) | value << 16 : (*word & 0xffff0000u) | value;
+  int is_high = (packing & ~RPL_FORMAT_CLEARS) == RPL_FORMAT_D16_HI || component % 2;
+  uint32_t old = packing & RPL_FORMAT_CLEARS && component % 2 == 0 ? 0 : *word;
+  *word = is_high ? (old & 0xffff) | value << 16 : (old & 0xffff0000u) | value;
 }
 
 static uint32_t get(const struct rpl_wave *w, int data, uint64_t lane, int component, int packing) {

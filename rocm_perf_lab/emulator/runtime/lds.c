@@ -103,16 +103,28 @@ static void trace_cycles(struct rpl_wave *w, int inst, uint32_t cycles) {
 
 enum { ROW_OF_M0 = -1, M0 = 124 };  // in place of an address register: M0[15:0] + 4 * lane
 
+// Loads out of range return zero (ISA guides, "LDS instructions"). This is a fault here except at the address at which Tensile's
+// kernels load zeros, which no LDS and hardly a wrong index reaches: `v_mov_b32 v43, 0xf00000; ds_read_b32 a0, v43`.
+enum { ZEROS = 0xf00000, ZEROS_BYTES = 1 << 16 };
+
 static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset, uint64_t lanes, uint32_t width,
                         uint32_t *out) {
-  uint64_t bad = 0;
+  uint64_t bad = 0, zeros = 0;
   for (uint64_t l = 0; l < RPL_LANES; l++) {
     uint32_t base = addr == ROW_OF_M0 ? (w->sgpr[M0] & 0xffff) + 4 * (uint32_t)l : w->vgpr[addr][l];
     out[l] = base + offset;  // 32 bits: compilers use negative bases with an offset
     bad |= (uint64_t)((uint64_t)out[l] + width > w->lds_bytes) << l;
   }
   bad &= lanes;
+  if (bad && access == RPL_LOAD)
+    RPL_FOR_LANES(bad, l)
+      if (out[l] - ZEROS < ZEROS_BYTES) {
+        zeros |= 1ull << l;
+        out[l] = w->lds_bytes;  // zeros follow LDS
+      }
+  bad &= ~zeros;
   if (!bad) {
+    lanes &= ~zeros;
     if (w->group) rpl_checked_lds(w, inst, access, lanes, out, width);
     return 0;
   }

@@ -61,10 +61,11 @@ static struct resident *create(const struct run *run) {
   if (!r) return NULL;
   r->memory = calloc(1, (uint64_t)WAVE_STRIDE * run->waves_per_group + CACHE_LINE);  // zero pages, until registers are used
   r->waves = (uint8_t *)(((uintptr_t)r->memory + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-  r->lds = aligned(run->launch->lds_bytes);
+  r->lds = aligned(run->launch->lds_bytes + RPL_LDS_ZEROS);
   r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
   struct rpl_checks *checks = run->launch->checks;
   if (checks) r->group = rpl_group_create(checks, run->launch->lds_bytes);
+  if (r->lds) memset(r->lds + run->launch->lds_bytes, 0, RPL_LDS_ZEROS);
   if (r->memory && r->lds && r->scratch && (r->group || !checks)) return r;
   release(r);
   return NULL;

@@ -51,7 +51,8 @@ struct rpl_wave {
 
 // Access kinds of loads and stores.
 enum rpl_kind { RPL_U8 = 0, RPL_I8 = 1, RPL_U16 = 2, RPL_I16 = 3, RPL_B32 = 4 /* x dwords */,
-                RPL_D16_LO = 8 /* merge into the low half */, RPL_D16_HI = 16 /* into, or out of, the high half */ };
+                RPL_D16_LO = 8 /* merge into the low half */, RPL_D16_HI = 16 /* into, or out of, the high half */,
+                RPL_D16_CLEARS = 32 /* the other half becomes zero */ };
 // Address modes of vector memory.
 enum rpl_address { RPL_ADDR_VGPR64 = 0, RPL_ADDR_SGPR_PLUS_VGPR32 = 1, RPL_ADDR_FLAT = 2 };
 enum rpl_atomic { RPL_SWAP, RPL_CMPSWAP, RPL_ADD, RPL_SUB, RPL_SMIN, RPL_UMIN, RPL_SMAX, RPL_UMAX, RPL_AND, RPL_OR,
@@ -72,7 +73,7 @@ int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vin
 // Typed: `components` values in whole registers, in pairs of halves, or in an upper half; `format` is data | number << 4 of
 // the instruction, or -1 for the resource's.
 enum { RPL_PRIVATE_RESOURCE = 0xfffe };
-enum rpl_packing { RPL_FORMAT_32, RPL_FORMAT_D16, RPL_FORMAT_D16_HI };
+enum rpl_packing { RPL_FORMAT_32, RPL_FORMAT_D16, RPL_FORMAT_D16_HI, RPL_FORMAT_CLEARS = 4 /* halves that are not loaded */ };
 int rpl_format_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
 int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
 // SMEM: into sgpr[sdst..].

@@ -13,13 +13,14 @@ from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
 _ADDRESS_VGPR64, _ADDRESS_SGPR, _ADDRESS_FLAT = 0, 1, 2
 _NO_SADDR = 0x7F
 _LOADED_ROW = FIRST_TEMP_ROW
-_D16_LOW, _D16_HIGH = 8, 16
+_D16_LOW, _D16_HIGH, _D16_CLEARS = 8, 16, 32
 _KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "SSHORT": (3, 1), "SHORT": (2, 1),
           "DWORD": (4, 1), "DWORDX2": (4, 2), "DWORDX3": (4, 3), "DWORDX4": (4, 4)}  # fmt: skip
 """enum rpl_kind and dwords by part of the mnemonic."""
@@ -35,6 +36,7 @@ _LDS_ATOMIC = re.compile(
 _TYPED = re.compile(r"(LOAD|STORE)_FORMAT_(D16_(?:HI_)?)?(XYZW|XYZ|XY|X)$")
 _PACKINGS = {None: 0, "D16_": 1, "D16_HI_": 2}
 """enum rpl_packing."""
+_PACKING_CLEARS = 4
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
 _LDS_TRANSPOSED = re.compile(r"DS_READ_B(?:64|96)_TR_B(4|6|8|16)$")
 _LDS_EXCHANGE2 = re.compile(r"DS_WRXCHG2(ST64)?_RTN_B(32|64)$")
@@ -121,11 +123,11 @@ def _global(state: BlockState, instruction: Instruction) -> None:
         call_runtime(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
         return
     if _loads_into_lds(instruction):
-        _, kind, dwords = _access(operation.replace("LDS_", ""))
+        _, kind, dwords = _access(operation.replace("LDS_", ""), instruction.isa)
         call_runtime(state, "rpl_global_load", instruction, _LOADED_ROW, *place, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
         return
-    is_load, kind, dwords = _access(operation)
+    is_load, kind, dwords = _access(operation, instruction.isa)
     helper = "rpl_global_load" if is_load else "rpl_global_store"
     call_runtime(state, helper, instruction, target if is_load else data, *place, kind, dwords)
 
@@ -139,11 +141,11 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
     offset = _signed(instruction.bits(12, 0), 13)
     operation = instruction.mnemonic.partition("_")[2]
     if _loads_into_lds(instruction):
-        _, kind, dwords = _access(operation.replace("LDS_", ""))
+        _, kind, dwords = _access(operation.replace("LDS_", ""), instruction.isa)
         call_runtime(state, "rpl_scratch_load", instruction, _LOADED_ROW, row, base, offset, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
         return
-    is_load, kind, dwords = _access(operation)
+    is_load, kind, dwords = _access(operation, instruction.isa)
     helper = "rpl_scratch_load" if is_load else "rpl_scratch_store"
     call_runtime(state, helper, instruction, target if is_load else data, row, base, offset, kind, dwords)
 
@@ -170,9 +172,12 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
     if typed is not None:
         form, count = instruction.bits(25, 19) if is_typed else -1, len(typed[3])
         helper = f"rpl_format_{typed[1].lower()}"
-        call_runtime(state, helper, instruction, row, *place, count, _PACKINGS[typed[2]], form)
+        packing = _PACKINGS[typed[2]]
+        if typed[2] and typed[1] == "LOAD" and instruction.isa.clears_unused_halves:
+            packing |= _PACKING_CLEARS
+        call_runtime(state, helper, instruction, row, *place, count, packing, form)
     else:
-        is_load, kind, count = _access(operation)
+        is_load, kind, count = _access(operation, instruction.isa)
         call_runtime(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, row, *place, kind, count)
     if into_lds:
         _fill_lds(state, instruction, offset, count)
@@ -248,7 +253,7 @@ def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[st
         return
     kind = {8: 0, 16: 2}.get(bits, 4) + (1 if access[4] == "I" and bits < 32 else 0)
     if access[6] or access[7]:
-        kind |= _D16_HIGH if access[7] else _D16_LOW if is_load else 0
+        kind |= _half(is_high=bool(access[7]), is_load=is_load, isa=instruction.isa)
     helper, row = ("rpl_lds_load", target) if is_load else ("rpl_lds_store", data0)
     call_runtime(state, helper, instruction, row, address, offset0 | offset1 << 8, kind, max(1, bits // 32))
 
@@ -259,14 +264,21 @@ def _rows(instruction: Instruction) -> tuple[int, int, int]:
     return instruction.bits(63, 56) + accumulator, instruction.bits(47, 40) + accumulator, instruction.bits(39, 32)
 
 
-def _access(operation: str) -> tuple[bool, int, int]:
+def _half(*, is_high: bool, is_load: bool, isa: InstructionSet) -> int:
+    """Return the flags of enum rpl_kind of an access to half of a register."""
+    if not is_load:
+        return _D16_HIGH if is_high else 0
+    return (_D16_HIGH if is_high else _D16_LOW) | (_D16_CLEARS if isa.clears_unused_halves else 0)
+
+
+def _access(operation: str, isa: InstructionSet) -> tuple[bool, int, int]:
     """Return load or store, enum rpl_kind and dwords of `LOAD_DWORDX2`, `STORE_SHORT_D16_HI`, and so on."""
     match = re.match(r"(LOAD|STORE)_([A-Z]+(?:X\d)?)(_D16)?(_HI)?$", operation)
     if match is None or match[2] not in _KINDS:
         raise UnsupportedSemantics(f"memory operation {operation}")
     kind, dwords = _KINDS[match[2]]
     if match[3]:
-        kind |= _D16_HIGH if match[4] else _D16_LOW if match[1] == "LOAD" else 0
+        kind |= _half(is_high=bool(match[4]), is_load=match[1] == "LOAD", isa=isa)
     return match[1] == "LOAD", kind, dwords
 
 
