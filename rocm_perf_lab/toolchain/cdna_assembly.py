@@ -9,6 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocm_perf_lab.arch.model import InstructionDecoder
 
 _SPECIAL = {
@@ -71,9 +73,9 @@ class _Text:
 
     def text(self) -> str:
         """Return mnemonic, operands and modifiers."""
-        writer = getattr(self, f"_{self._layout.lower()}", None)
-        name, operands, modifiers = self._mnemonic(), *(writer() if writer is not None else self._plain())
-        return " ".join(filter(None, [name, ", ".join(operands), *modifiers]))
+        writer: Callable[[], tuple[list[str], list[str]]] = getattr(self, f"_{self._layout.lower()}", self._plain)
+        operands, modifiers = writer()
+        return " ".join(filter(None, [self._mnemonic(), ", ".join(operands), *modifiers]))
 
     # fields and registers
 
