@@ -178,7 +178,7 @@ class _Reader:
         """Return the first `width` columns; None, with a note, if rows are shorter."""
         try:
             return narrow(array([row[:width] for row in rows] if isinstance(rows, list) else rows[:, :width]).reshape(-1, width))
-        except (TypeError, ValueError, IndexError, OverflowError):
+        except (TypeError, ValueError, LookupError, OverflowError):  # a slice of an object: KeyError since Python 3.12
             self._notes.append(f"{file} has rows with fewer than {width} numbers and was ignored")
             return None
 
