@@ -47,7 +47,7 @@ _RETURN_BITS = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14, "SMEM": 16}
 _EXCHANGE = re.compile(r"_ATOMIC_SWAP(?:_X2)?$")
 _NONTEMPORAL_BITS = {"GLOBAL": 17, "FLAT": 17, "MUBUF": 17}
 """SLC of the encoding, set with GLC on nontemporal accesses, which are not atomic (LLVM, AMDGPU memory model gfx90a)."""
-_COHERENT, _ONLY_WRITES, _MAY_BE_ATOMIC_IN_GROUP, _MAY_BE_ATOMIC = 1, 2, 4, 8
+_COHERENT, _ONLY_WRITES, _MAY_BE_ATOMIC_IN_GROUP, _MAY_BE_ATOMIC, _COMPARES = 1, 2, 4, 8, 16
 _LONGEST_ATOMIC_BITS = 64
 
 
@@ -82,7 +82,7 @@ class CheckFinding:
     `source` is the source line if known, `address` the address of the instruction in the code object. A `same_value` is not a
     defect: several wavefronts store the same value to one address without synchronisation. Kernels do this on purpose (a flag, a
     common maximum), but it becomes a race as soon as one of them stores another value. `possible_races` are races unless both
-    accesses are atomic, which gfx90a does not show.
+    accesses are atomic, which gfx90a does not show; or loads that may be the guess of a loop of compare-and-swaps.
     """
 
     check: str
@@ -142,7 +142,7 @@ def limits_of_checks(isa: InstructionSet, chosen: frozenset[CheckKind]) -> str |
         return None
     return (
         f"memory races: {isa.architecture} does not mark atomic stores, atomic loads of a workgroup and releases. Two accesses "
-        "that may be atomic are a possible race; one that may be does not race with an atomic; an acquire orders everything before it"
+        "that may be atomic are a possible race, one of them does not race with an atomic, and an acquire orders all before it"
     )
 
 
@@ -327,6 +327,8 @@ class Checks:
 def _traits(instruction: Instruction) -> int:
     """Return the properties of an access (enum rpl_access_trait)."""
     coherent = any(instruction.bits(bit, bit) for bit in _COHERENT_BITS.get(instruction.encoding, ()))
+    if "_ATOMIC_CMPSWAP" in instruction.mnemonic:
+        return _COHERENT | _COMPARES
     if instruction.isa.marks_atomic_stores or "_ATOMIC_" in instruction.mnemonic:
         return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
     nontemporal = _NONTEMPORAL_BITS.get(instruction.encoding)

@@ -109,10 +109,16 @@ static int may_be_atomic(const struct rpl_group *g, const struct rpl_touch *t, c
   return is_coherent(t) || traits & RPL_MAY_BE_ATOMIC || (is_near && traits & RPL_MAY_BE_ATOMIC_IN_GROUP);
 }
 
+// Returns whether a load may be the guess of a loop of compare-and-swaps, to which compilers expand other atomics.
+static int may_be_guess(const struct rpl_group *g, const struct rpl_touch *load, const struct rpl_touch *other) {
+  return !is_store(load) && g->checks->traits[other->inst] & RPL_COMPARES;
+}
+
 // Returns whether two unordered accesses race: no (0), possibly (1), certainly (2). What may be atomic counts as atomic if the
 // other access is.
 static int races(const struct rpl_group *g, const struct rpl_touch *now, const struct rpl_touch *t) {
   if (!(t->bytes & now->bytes) || !(RACES_WITH[now->kind] >> t->kind & 1)) return 0;
+  if (may_be_guess(g, now, t) || may_be_guess(g, t, now)) return 1;
   if (!may_be_atomic(g, now, t) || !may_be_atomic(g, t, now)) return 2;
   return !is_coherent(now) && !is_coherent(t);
 }

@@ -15,8 +15,10 @@ enum rpl_check_kind {
 enum rpl_touch_kind { RPL_PLAIN_LOAD, RPL_COHERENT_LOAD, RPL_COHERENT_STORE, RPL_PLAIN_STORE };
 
 // Properties of an instruction: marked as coherent with other workgroups; an atomic that replaces memory and returns nothing;
-// not marked, but may be atomic (gfx90a) for its workgroup or for all.
-enum rpl_access_trait { RPL_COHERENT = 1, RPL_ONLY_WRITES = 2, RPL_MAY_BE_ATOMIC_IN_GROUP = 4, RPL_MAY_BE_ATOMIC = 8 };
+// not marked, but may be atomic (gfx90a) for its workgroup or for all; a compare-and-swap.
+enum rpl_access_trait {
+  RPL_COHERENT = 1, RPL_ONLY_WRITES = 2, RPL_MAY_BE_ATOMIC_IN_GROUP = 4, RPL_MAY_BE_ATOMIC = 8, RPL_COMPARES = 16
+};
 
 // One access to a dword. `wave` counts from 1 over the whole launch; 0 means no access.
 struct rpl_touch {

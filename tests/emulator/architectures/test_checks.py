@@ -98,6 +98,10 @@ KERNEL(polled_store) {  // a store, which may be atomic, and an atomic load
   if (blockIdx.x == 0) *(volatile int*)data = 5;
   else out[threadIdx.x] = __hip_atomic_load(data, __ATOMIC_RELAXED, AGENT);
 }
+KERNEL(exchange_loops) {  // float maxima are loops of compare-and-swaps, which start with a plain load, here a scalar one
+  atomicMax((float*)&data[blockIdx.x & 1], (float)threadIdx.x);
+}
+KERNEL(vector_exchange_loops) { atomicMax((float*)&data[threadIdx.x & 1], (float)threadIdx.x); }
 KERNEL(tile) {
   __shared__ int part[256];
   part[threadIdx.x] = data[threadIdx.x];
@@ -121,6 +125,8 @@ CASES = {
     "same_flag": (2, 64, SAME, SAME),
     "store_and_add": (2, 64, RACE, NOTHING),
     "polled_store": (2, 64, NOTHING, NOTHING),
+    "exchange_loops": (4, 64, POSSIBLE, POSSIBLE),
+    "vector_exchange_loops": (4, 64, POSSIBLE, POSSIBLE),
     "tile": (1, 256, {"lds_races"}, {"lds_races"}),
 }
 """Kernel -> workgroups, work-items, and what is found if atomic stores are marked and if they are not."""
