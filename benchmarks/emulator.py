@@ -51,17 +51,21 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
+Rates = dict[str, dict[str, list[float]]]
+"""Instructions per second of processor time of every round, by kernel and architecture."""
 KERNELS = Path(__file__).with_name("kernels")
 REPEATS = 3
-ROUNDS = 5
-"""Launches of each architecture, in turn."""
+ROUNDS, DECODING_ROUNDS = 5, 25
+"""Launches of each architecture, in turn; and of decoding."""
+GOALS = {"softmax": 100, "math": 100, "gemm_hip": 60, "vec_copy": 50, "gemm_bf16": 30, "thomas": 60}
+"""Million wavefront instructions per second on one core."""
 TRACED = 16
 SIZES = {
     "softmax": {"rows": 8192},
     "math": {"n": 1 << 19},
     "gemm_hip": {"m": 1024, "n": 1024, "k": 1024},
     "vec_copy": {"n": 1 << 25},
-    "gemm_bf16": {"n": 2048, "k": 4096},
+    "gemm_bf16": {"n": 1024, "k": 1024},
     "thomas": {"n": 64, "systems": 1 << 17},
 }
 """Sizes for launches of several tenths of a second."""
@@ -77,34 +81,45 @@ LARGE = ("straight", "doubles", "accesses", "branches")
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.emulator", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--architectures", action="store_true", help="only compare the architectures")
     publisher = Publisher("emulator", parser, arguments)
-    figures = [*speeds(), *decoding(), *scaling(), *whole_problems(), *translations(), checked(), memory()]
-    publisher.publish_figures("emulator", figures)
+    rates = measured_rates()
+    columns = ("emulated instructions per second, one core", *emulated_architectures(), f"goal, of {ARCHITECTURE}")
+    publisher.publish("emulator, by architecture", columns, comparison(rates), rates, suffix="_architectures")
+    if not publisher.options.architectures:
+        figures = [*speeds(rates), *scaling(), *whole_problems(), *translations(), checked(), memory()]
+        publisher.publish_figures("emulator", figures)
 
 
 # ---- figures ----
 
 
-def speeds() -> Iterable[Figure]:
-    """Measure million wavefront instructions per second on one core, by architecture."""
-    goals = {"softmax": 100, "math": 100, "gemm_hip": 60, "vec_copy": 50, "gemm_bf16": 30, "thomas": 60}
-    for name, goal in goals.items():
-        rates = _rates(name)
-        title = f"emulated wavefront instructions, {name}, one core"
-        yield Figure(name, title, f"{max(rates[ARCHITECTURE]) / MILLION:.0f} M/s", f">= {goal} M/s")
-        for one in sorted(rates.keys() - {ARCHITECTURE}):
-            ratio = median(here / there for here, there in zip(rates[one], rates[ARCHITECTURE], strict=True))
-            value = f"{max(rates[one]) / MILLION:.0f} M/s, {ratio:.2f} of {ARCHITECTURE}"
-            yield Figure(f"{name}_{one}", f"{title}, {one}", value, f">= {SLOWEST_RATIO} of {ARCHITECTURE}")
+def speeds(rates: Rates) -> Iterable[Figure]:
+    """Return million wavefront instructions per second on one core."""
+    for name, goal in GOALS.items():
+        rate = f"{max(rates[name][ARCHITECTURE]) / MILLION:.0f} M/s"
+        yield Figure(name, f"emulated wavefront instructions, {name}, one core", rate, f">= {goal} M/s")
 
 
-def decoding() -> Iterable[Figure]:
-    """Measure the processor time of decoding an instruction of gemm_hip, by architecture."""
-    codes = {one: _code(_launch(_description("gemm_hip"), one).code_object) for one in _architectures("gemm_hip")}
-    times = {one: min(column) for one, column in _alternated({one: partial(_decode, code, one) for one, code in codes.items()})}
-    for architecture, microseconds in times.items():
-        goal = "" if architecture == ARCHITECTURE else f"<= {2 - SLOWEST_RATIO:.1f} x {ARCHITECTURE}"
-        yield Figure(f"decoding_{architecture}", f"decoding of an instruction, {architecture}", f"{microseconds:.1f} us", goal)
+def comparison(rates: Rates) -> dict[str, tuple[str, ...]]:
+    """Return the speeds of the architectures, in parentheses relative to `ARCHITECTURE`, by kernel and for decoding."""
+    rows = {}
+    for name, found in rates.items():
+        cells = [_compared(found, one) if one in found else "" for one in emulated_architectures()]
+        rows[name] = (f"{name}, M/s", *cells, f">= {SLOWEST_RATIO}")
+    return rows
+
+
+def _compared(rates: dict[str, list[float]], architecture: str) -> str:
+    ratio = median(here / there for here, there in zip(rates[architecture], rates[ARCHITECTURE], strict=True))
+    return f"{max(rates[architecture]) / MILLION:.3g} ({ratio:.2f})"
+
+
+def measured_rates() -> Rates:
+    """Measure kernels, and the decoder in decoded instructions, on one core: rates of every round by name and architecture."""
+    codes = {one: _code(_launch(_description("gemm_hip"), one).code_object) for one in emulated_architectures()}
+    decoded = _alternated({one: partial(_decode, code, one) for one, code in codes.items()}, rounds=DECODING_ROUNDS)
+    return {**{name: _rates(name) for name in GOALS}, "decoding": dict(decoded)}
 
 
 def scaling() -> Iterable[Figure]:
@@ -191,10 +206,10 @@ def _rates(name: str) -> dict[str, list[float]]:
         return {one: [counted[one] / seconds for seconds in column] for one, column in times}
 
 
-def _alternated(measures: dict[str, Callable[[], float]]) -> Iterable[tuple[str, list[float]]]:
+def _alternated(measures: dict[str, Callable[[], float]], rounds: int = ROUNDS) -> Iterable[tuple[str, list[float]]]:
     """Return the values of several measures, one of each in turn."""
-    rounds = [{one: measure() for one, measure in measures.items()} for _ in range(ROUNDS)]
-    return [(one, [values[one] for values in rounds]) for one in measures]
+    found = [{one: measure() for one, measure in measures.items()} for _ in range(rounds)]
+    return [(one, [values[one] for values in found]) for one in measures]
 
 
 def _architectures(name: str) -> tuple[str, ...]:
@@ -228,13 +243,13 @@ def _code(code_object: CodeObject) -> bytes:
 
 
 def _decode(code: bytes, architecture: str) -> float:
-    """Decode machine code up to the padding behind it; return the microseconds per instruction."""
+    """Decode machine code up to the padding behind it; return the instructions per second."""
     isa, address, count = instruction_set(architecture), 0, 0
     start = time.process_time()
     while address < len(code):
         address += decode_one(code[address : address + LONGEST_INSTRUCTION], address, isa).size
         count += 1
-    return (time.process_time() - start) / count * MILLION
+    return count / (time.process_time() - start)
 
 
 def _arguments(machine: EmulatedGpu, launch: Launch) -> list[bytes | Allocation]:

@@ -235,6 +235,10 @@ static void product(uint32_t *const *c, struct rpl_terms *a, struct rpl_terms *b
   }
   const float *values[RPL_MAX_DEPTH], *powers[RPL_MAX_DEPTH];
   int is_narrow = sum.kind != RPL_SUM_FLUSHED && rpl_is_narrow(a, b);
+  if (is_narrow && sum.kind == RPL_SUM_ALIGNED && sum.group == RPL_TILE_GROUP && s->m >= RPL_TILE_EDGE) {
+    rpl_sum_tile(c, a, b, s->m, s->k);
+    return;
+  }
   for (int k = 0; k < s->k; k++) values[k] = b->value[k], powers[k] = b->power[k];
   for (int i = 0; i < s->m; i++) {
     struct rpl_row row = {c[i], &a->value[0][i], &a->power[0][i], values, powers, NULL, 0};

@@ -86,6 +86,11 @@ static inline __attribute__((always_inline)) doubles power_of(doubles x) {
   return (doubles)((longs)x & ((int64_t)0x7ff << F64_MANTISSA));
 }
 
+// Returns 2^CUT / a power of two, which products of narrow numbers do not fall below.
+static inline __attribute__((always_inline)) floats scale_of(words power) {
+  return (floats)(((2u * F32_BIAS + CUT) << 23) - larger_words(power, (words)((floats){0} + SMALLEST * SMALLEST)));
+}
+
 // Returns the sum of every `step`th product from `from`, cut relative to the largest of them, and the power of the latter.
 static inline __attribute__((always_inline)) doubles aligned_products(const struct rpl_row *row, int j, int from, int to, int step,
                                                                       doubles *power) {
@@ -93,7 +98,7 @@ static inline __attribute__((always_inline)) doubles aligned_products(const stru
   ints sum = {0};
   for (int k = from; k < to; k += step)
     most = larger_words(most, (words)(row->power[k * RPL_MAX_EDGE] * *(const floats *)(row->b_power[k] + j)));
-  floats scale = (floats)(((2u * F32_BIAS + CUT) << 23) - larger_words(most, (words)((floats){0} + SMALLEST * SMALLEST)));
+  floats scale = scale_of(most);
   for (int k = from; k < to; k += step)
     sum += __builtin_convertvector(row->value[k * RPL_MAX_EDGE] * *(const floats *)(row->b[k] + j) * scale, ints);
   *power = __builtin_convertvector((floats)most, doubles);
@@ -145,6 +150,30 @@ static inline __attribute__((always_inline)) void aligned_columns(const struct r
     for (int n = 0; n < LANES; n++)
       if (is_infinite(rpl_bits32(c[n])) && !is_infinite(row->c[j + n])) c[n] = copysignf(FLT_MAX, c[n]);
   *(floats *)(row->c + j) = c;
+}
+
+// Groups of eight products of all rows, with those of B in registers.
+static inline __attribute__((always_inline)) void aligned_tile(uint32_t *const *c, const struct rpl_terms *a, const struct rpl_terms *b,
+                                                               int m, int j, int from) {
+  floats value[RPL_TILE_GROUP], power[RPL_TILE_GROUP];
+  for (int k = 0; k < RPL_TILE_GROUP; k++) {
+    value[k] = *(const floats *)(b->value[from + k] + j);
+    power[k] = *(const floats *)(b->power[from + k] + j);
+  }
+  for (int i = 0; i < m; i++) {
+    words most = {0};
+    ints sum = {0};
+    for (int k = 0; k < RPL_TILE_GROUP; k++) most = larger_words(most, (words)(a->power[from + k][i] * power[k]));
+    floats scale = scale_of(most), *row = (floats *)(c[i] + j);
+    for (int k = 0; k < RPL_TILE_GROUP; k++) sum += __builtin_convertvector(a->value[from + k][i] * value[k] * scale, ints);
+    doubles powers = __builtin_convertvector((floats)most, doubles);
+    *row = added(*row, __builtin_convertvector(sum, doubles) * (powers * 0x1p-24), powers, 1);
+  }
+}
+
+void rpl_sum_tile(uint32_t *const *c, const struct rpl_terms *a, const struct rpl_terms *b, int m, int depth) {
+  for (int j = 0; j < m; j += LANES)
+    for (int from = 0; from < depth; from += RPL_TILE_GROUP) aligned_tile(c, a, b, m, j, from);
 }
 
 // ---- one column, for numbers of any size ----

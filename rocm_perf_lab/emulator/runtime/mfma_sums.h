@@ -35,6 +35,9 @@ struct rpl_row {  // of a product: C and D, and row i of A as value[k * RPL_MAX_
 
 // D = A x B + C for one row with `count` columns, in place, in groups of `group` products. `is_narrow`: see rpl_is_narrow.
 void rpl_sum_row(const struct rpl_row *row, int count, int depth, int group, int sum, int is_narrow);
+// D = A x B + C in place for `m` rows and columns, 16 or 32, of narrow numbers, as RPL_SUM_ALIGNED in groups of RPL_TILE_GROUP.
+enum { RPL_TILE_GROUP = 8, RPL_TILE_EDGE = 16 };
+void rpl_sum_tile(uint32_t *const *c, const struct rpl_terms *a, const struct rpl_terms *b, int m, int depth);
 // Returns whether float32 can hold the products, and the powers, of two operands exactly: no infinity, NaN or extreme exponent.
 int rpl_is_narrow(const struct rpl_terms *a, const struct rpl_terms *b);
 #endif
