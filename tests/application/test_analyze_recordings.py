@@ -298,7 +298,7 @@ def test_a_run_without_dispatches_shows_its_copies(workplace: Workplace, tmp_pat
 
 
 def test_the_schemas_of_the_documentation_are_those_of_this_version(tmp_path: Path) -> None:
-    written = CliRunner().invoke(main, ["schemas", str(tmp_path)], catch_exceptions=False).stdout.split()
+    written = CliRunner().invoke(main, ["schemas", str(tmp_path)], catch_exceptions=False).stdout.splitlines()
 
     committed = RECORDED.parents[2] / "docs" / "schemas"
     assert "report.schema.json" in {Path(path).name for path in written}
