@@ -125,7 +125,8 @@ class _Text:
         bits = self._bits(field)
         kind = self._operands[field][0].name if field in self._operands else ""
         if number == _LITERAL:
-            return _literal(self._get("literal"), 16 if bits == 16 and "PK2" not in kind else 32)
+            is_wide = bits == 64 and "PK2" not in kind
+            return _literal(self._get("literal"), 16 if bits == 16 and "PK2" not in kind else 32, floats=not is_wide)
         if 128 <= number <= 192:
             return str(number - 128)
         if 193 <= number <= 208:
@@ -407,12 +408,12 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> bits - 1 else value
 
 
-def _literal(value: int, bits: int) -> str:
+def _literal(value: int, bits: int, *, floats: bool = True) -> str:
     value &= (1 << bits) - 1
     number = _signed(value, bits)
     if -16 <= number <= 64:
         return str(number)
-    return _FLOAT_BITS[bits].get(value) or f"{value:#x}"
+    return (_FLOAT_BITS[bits].get(value) if floats else None) or f"{value:#x}"
 
 
 def _vector(name: str, value: int, default: int, count: int) -> str | None:

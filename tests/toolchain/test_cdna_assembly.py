@@ -15,6 +15,7 @@ s_load_dword s3, s[0:1], s5
 s_buffer_load_dwordx2 s[4:5], s[8:11], 0x10 glc
 s_addc_u32 s27, s27, -1
 s_mov_b32 s4, 0x3fb8aa3b
+s_mov_b64 s[8:9], 0x3f800000
 s_movk_i32 s4, 0xff80
 s_cmp_lg_u64 s[4:5], 0
 s_getreg_b32 s4, hwreg(HW_REG_MODE, 4, 2)
