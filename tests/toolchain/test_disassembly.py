@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
@@ -101,6 +101,7 @@ def test_a_processor_without_tables_asks_for_llvm(tmp_path: Path) -> None:
 
 
 @given(st.binary(min_size=1, max_size=24))
+@example(bytes.fromhex("000010d000fe01"))  # an operand that asks for a literal, which its encoding does not have
 def test_any_bytes_decode_to_an_instruction_or_to_raw_words(code: bytes) -> None:
     text, size = decode_instruction(code, instruction_set("gfx942").decoder)
 
