@@ -141,7 +141,9 @@ class InstructionDecoder(StrictModel):
     """Decoder of machine code for machines without llvm-objdump."""
 
     tables: str
-    """Name of the instruction tables in `tinygrad.renderer.amd`."""
+    """Name of the instruction tables in `tinygrad.renderer.amd`, or of a file in `arch/encodings`."""
+    own_tables: bool = False
+    """Whether the tables are a file in `arch/encodings`."""
     waitcnt: dict[str, tuple[tuple[int, int], ...]]
     """Counter -> its bits in the immediate of S_WAITCNT as (lowest bit, number of bits), least significant part first."""
 
@@ -170,6 +172,15 @@ class InstructionDecoder(StrictModel):
             yield counter, value, (1 << width) - 1
 
 
+class OperationName(StrictModel):
+    """Operations that an architecture calls differently than the emulator, which uses the names of CDNA."""
+
+    pattern: str
+    """Regular expression of whole names of the architecture."""
+    name: str
+    r"""Name in the emulator; \1 is the first group of the pattern."""
+
+
 class EmulatorParameters(StrictModel):
     """Parameters of the emulator for an architecture that it executes."""
 
@@ -188,6 +199,12 @@ class EmulatorParameters(StrictModel):
     """Whether matrix and dot products of 16-bit floats flush denormal operands and results."""
     negates_f64_products: bool = True
     """Whether BLGP negates the operands of float64 matrix instructions."""
+    names: tuple[OperationName, ...] = ()
+    """The first row that matches applies."""
+    packed_work_item_ids: bool = True
+    """Whether VGPR 0 holds the work-item ids of all axes. Otherwise VGPRs 0 to 2 hold one each."""
+    keeps_upper_halves: bool = False
+    """Whether every 16-bit operation writes only half of its register. Otherwise those older than gfx9 clear the rest."""
 
 
 class MatrixPasses(StrictModel):

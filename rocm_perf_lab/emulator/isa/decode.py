@@ -1,8 +1,8 @@
 """Decoder of machine code: bytes to :class:`Instruction`. Only this module depends on the decoder library.
 
-The tables are those of tinygrad, generated from AMD's machine-readable specification (CDNA4, which includes
+The tables of CDNA are those of tinygrad, generated from AMD's machine-readable specification (CDNA4, which includes
 most of CDNA3 and CDNA2); the instruction set of an architecture has the differences. Their
-layout is private to that package, so its version is pinned.
+layout is private to that package, so its version is pinned. Other architectures have their own tables.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 from rocm_perf_lab.emulator.isa.pseudocode import mnemonic_of, pseudocode_of
+from rocm_perf_lab.toolchain.instruction_tables import NotAnInstruction, instruction_tables
 
 LONGEST_INSTRUCTION = 20
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def decode_one(code: bytes, address: int, isa: InstructionSet, index: int = 0) -
     Raises:
         IllegalInstruction: The bytes do not encode an instruction of the architecture.
     """
+    if isa.decoder.own_tables:
+        return _decode_by_tables(code, address, isa, index)
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     own = _own_opcode(window, isa) if isa.own_opcodes else None
     try:
@@ -65,6 +68,30 @@ def decode_one(code: bytes, address: int, isa: InstructionSet, index: int = 0) -
             field: OperandType(kind.name.removeprefix("FMT_").removeprefix("NUM_"), bits)
             for field, (kind, bits, _) in decoded.operands.items()
         },
+        isa=isa,
+        pseudocode=pseudocode_of(mnemonic),
+    )
+
+
+def _decode_by_tables(code: bytes, address: int, isa: InstructionSet, index: int) -> Instruction:
+    try:
+        decoded = instruction_tables(isa.decoder.tables).decode(code)
+    except NotAnInstruction as error:
+        raise IllegalInstruction.at(address, code[:8], isa, f"{error} ({isa.architecture})") from error
+    native = decoded.row.mnemonic.upper()
+    if not isa.has(native):
+        raise IllegalInstruction.at(address, code[: decoded.size], isa, f"{isa.architecture} has no {native.lower()}")
+    mnemonic = isa.operation(native)
+    return Instruction(
+        index=index,
+        address=address,
+        size=decoded.size,
+        mnemonic=mnemonic,
+        encoding=decoded.row.encoding,
+        variant=decoded.variant,
+        raw=decoded.raw,
+        fields=decoded.fields,
+        operands={operand.field: OperandType(operand.format, operand.bits) for operand in decoded.row.operands},
         isa=isa,
         pseudocode=pseudocode_of(mnemonic),
     )

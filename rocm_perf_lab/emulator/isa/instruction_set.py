@@ -30,6 +30,10 @@ class InstructionSet:
     negates_f64_products: bool
     clears_unused_halves: bool
     """Whether loads of 16 bits clear the other half of the register, as memories with error correction do (LLVM, `sramecc`)."""
+    names: tuple[tuple[str, str], ...] = field(hash=False)
+    packed_work_item_ids: bool
+    keeps_upper_halves: bool
+    wave_size: int
     decoder: InstructionDecoder = field(repr=False, compare=False)
     counter_set: str
     """Hardware counters of the architecture; a key of `counter_rules.yaml`."""
@@ -40,13 +44,21 @@ class InstructionSet:
         """Return the passes (of four clocks) of a matrix instruction, or None if it is not listed."""
         return _passes(self.matrix_passes, text)
 
+    def operation(self, mnemonic: str) -> str:
+        """Return the emulator's name of an operation: that of CDNA if CDNA has it."""
+        return _operation(self.names, mnemonic)
+
     def has(self, mnemonic: str) -> bool:
         """Return whether the architecture has an instruction of the decoder's tables."""
         return not _matches(self.absent, mnemonic)
 
 
-def instruction_set(architecture: str) -> InstructionSet:
+def instruction_set(architecture: str, wave_size: int | None = None) -> InstructionSet:
     """Return the instruction set of an architecture.
+
+    Args:
+        architecture: Name: gfx942.
+        wave_size: Lanes of a wavefront; by default that of the compiler.
 
     Raises:
         LabError: The emulator does not execute this architecture.
@@ -68,6 +80,10 @@ def instruction_set(architecture: str) -> InstructionSet:
         flushes_half_products=found.emulator.flushes_half_products,
         negates_f64_products=found.emulator.negates_f64_products,
         clears_unused_halves=found.fixed_settings.get("sramecc", False),
+        names=tuple((row.pattern, row.name) for row in found.emulator.names),
+        packed_work_item_ids=found.emulator.packed_work_item_ids,
+        keeps_upper_halves=found.emulator.keeps_upper_halves,
+        wave_size=wave_size or found.wave_sizes[0],
         decoder=found.decoder,
         counter_set=found.counter_set,
         matrix_passes=tuple((row.pattern, row.passes) for row in found.matrix_passes),
@@ -77,6 +93,15 @@ def instruction_set(architecture: str) -> InstructionSet:
 @lru_cache(maxsize=1 << 10)
 def _passes(rows: tuple[tuple[str, int], ...], text: str) -> int | None:
     return next((passes for pattern, passes in rows if re.search(pattern, text)), None)
+
+
+@lru_cache(maxsize=1 << 13)
+def _operation(names: tuple[tuple[str, str], ...], mnemonic: str) -> str:
+    for pattern, name in names:
+        match = re.fullmatch(pattern, mnemonic)
+        if match is not None:
+            return match.expand(name)
+    return mnemonic
 
 
 @lru_cache(maxsize=1 << 13)
