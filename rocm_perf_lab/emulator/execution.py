@@ -96,7 +96,7 @@ class Dispatch:
     @property
     def waves_per_workgroup(self) -> int:
         """Wavefronts of a whole workgroup with at least one work-item."""
-        return -(-prod(self.geometry.block) // LANES)
+        return -(-prod(self.geometry.block) // self.state.wave_size)
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,8 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         user_sgpr_count=len(state.user_sgprs),
         system_sgprs=state.system_sgprs,
         work_item_id_dims=state.work_item_id_dims,
+        work_item_id_rows=state.work_item_id_rows,
+        wave_size=state.wave_size,
         mode=state.mode,
         lds_bytes=dispatch.lds_bytes,
         lds_poison=dispatch.lds_content,

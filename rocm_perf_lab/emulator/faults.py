@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
 from rocm_perf_lab.emulator.program import FIRST_MISSING_CODE
-from rocm_perf_lab.emulator.structures import LANES, AccessKind, FaultKind
+from rocm_perf_lab.emulator.structures import AccessKind, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,10 +155,12 @@ def wavefront_of(record: FaultRecord) -> tuple[tuple[int, int, int], int]:
     return (x, y, z), record.wave
 
 
-def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry) -> KernelAssertion:
+def assertion_error(
+    symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry, wave_size: int
+) -> KernelAssertion:
     """Return the error for a failed assertion: its place, its condition and the work-items that trapped."""
     workgroup, wave = wavefront_of(trap)
-    threads = [geometry.work_item_of(workgroup, wave * LANES + lane) for lane in lane_addresses(trap)]
+    threads = [geometry.work_item_of(workgroup, wave * wave_size + lane) for lane in lane_addresses(trap)]
     shown = ", ".join(map(str, threads[:_SHOWN_LANES]))
     more = f" and {len(threads) - _SHOWN_LANES} more of the wavefront" if len(threads) > _SHOWN_LANES else ""
     function = f", in {failed.function}" if failed.function else ""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.kernarg import SERVICES
+from rocm_perf_lab.emulator.structures import LANES
+from rocm_perf_lab.toolchain.descriptor import wavefront_size
 
 if TYPE_CHECKING:
     from rocm_perf_lab.core.geometry import Dim3, Geometry
@@ -35,13 +37,16 @@ class InitialState:
     """Initial state common to all wavefronts of a launch; workgroup ids follow the user SGPRs as set in `system_sgprs`.
 
     `system_sgprs` has bit 0 to 2 for workgroup id x, y, z, bit 3 for workgroup info and bit 4 for the scratch offset.
-    `work_item_id_dims` is 0 for x only, 1 for x and y, 2 for all three. `mode` is the MODE register.
+    `work_item_id_dims` is 0 for x only, 1 for x and y, 2 for all three; they are in `work_item_id_rows` VGPRs, packed if that is 1.
+    `mode` is the MODE register, `wave_size` the lanes of a wavefront.
     """
 
     user_sgprs: tuple[int, ...]
     system_sgprs: int
     work_item_id_dims: int
     mode: int
+    work_item_id_rows: int = 1
+    wave_size: int = LANES
 
 
 def initial_state(
@@ -53,6 +58,7 @@ def initial_state(
     scratch_bytes: int,
     workgroups: Dim3 = (0, 0, 0),
     architected_scratch: bool = True,
+    packed_work_item_ids: bool = True,
 ) -> InitialState:
     """Return the SGPRs in the order of the enable bits of the descriptor, and MODE from compute_pgm_rsrc1."""
     pairs = {1: dispatch_packet_address, 2: _QUEUE, 3: kernarg_address, 4: 0, 5: 0}  # dispatch id, flat scratch: zero
@@ -72,12 +78,15 @@ def initial_state(
             f"the kernel descriptor requests {len(registers)} user SGPRs, but the hardware has {MAX_USER_SGPRS}",
             hint="The code object is damaged. Compile it again.",
         )
+    axes = min(descriptor.compute_pgm_rsrc2 >> 11 & 3, 2)
     return InitialState(
         user_sgprs=tuple(registers),
         system_sgprs=descriptor.compute_pgm_rsrc2 >> 7 & 0xF
         | (0 if architected_scratch else descriptor.compute_pgm_rsrc2 & 1) << 4,
-        work_item_id_dims=min(descriptor.compute_pgm_rsrc2 >> 11 & 3, 2),
+        work_item_id_dims=axes,
         mode=initial_mode(descriptor),
+        work_item_id_rows=1 if packed_work_item_ids else axes + 1,
+        wave_size=wavefront_size(descriptor),
     )
 
 

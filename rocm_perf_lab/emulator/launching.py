@@ -173,7 +173,8 @@ class PreparedLaunch:
             return error
         failed = services.printed.failed_assertion(wavefront_of(fault)) if isinstance(error, KernelTrap) else None
         if failed is not None:
-            error = assertion_error(self._translated.program.symbol, failed, fault, self._dispatch.geometry)
+            program, geometry = self._translated.program, self._dispatch.geometry
+            error = assertion_error(program.symbol, failed, fault, geometry, program.isa.wave_size)
         error.printed = services.printed.pieces
         return error
 

@@ -230,6 +230,7 @@ class EmulatedGpu:
                 scratch_bytes=scratch_bytes,
                 workgroups=geometry.grid,
                 architected_scratch=translated.program.isa.architected_scratch,
+                packed_work_item_ids=translated.program.isa.packed_work_item_ids,
             )
             dispatch = self._dispatch(kernel, geometry, translated, state, scratch_bytes)
             return PreparedLaunch(

@@ -12,7 +12,7 @@ LANES = 64
 VGPR_ROWS = 512
 TEMP_ROWS = 16
 SGPRS = 128
-VCC, M0, EXEC = 106, 124, 126
+VCC, M0, NULL, EXEC = 106, 124, 125, 126
 FIRST_AGPR_ROW = 256
 FIRST_TEMP_ROW = VGPR_ROWS
 USER_SGPR_SLOTS = 32
@@ -55,6 +55,8 @@ class WaveState(ctypes.Structure):
         ("waves_in_workgroup", ctypes.c_uint32),
         ("vgpr_rows", ctypes.c_uint32),
         ("agpr_rows", ctypes.c_uint32),
+        ("lane_count", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
         ("recent_places", ctypes.c_uint64 * RECENT_PLACES),
         ("recent_times", ctypes.c_uint32 * RECENT_PLACES),
         ("oldest_place", ctypes.c_uint32),
@@ -274,6 +276,8 @@ class LaunchRecord(ctypes.Structure):
         ("user_sgpr_count", ctypes.c_uint32),
         ("system_sgprs", ctypes.c_uint32),
         ("work_item_id_dims", ctypes.c_uint32),
+        ("work_item_id_rows", ctypes.c_uint32),
+        ("wave_size", ctypes.c_uint32),
         ("mode", ctypes.c_uint32),
         ("lds_bytes", ctypes.c_uint32),
         ("lds_poison", ctypes.c_uint32),

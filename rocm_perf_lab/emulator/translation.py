@@ -90,7 +90,7 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
             where=f"address {entry:#x}",
             hint="Put code for firmware without preloading before it and pad it to that size, as compilers do.",
         )
-    isa, mode = instruction_set(loaded.code_object.architecture), initial_mode(kernel.descriptor)
+    isa, mode = instruction_set(loaded.code_object.architecture, kernel.wavefront_size), initial_mode(kernel.descriptor)
     code, others = elf.content(section), _kernel_addresses(loaded)
     in_section = range(section.address, section.address + section.size)
     ends = _ends_of_functions(elf, in_section)

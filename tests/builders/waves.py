@@ -34,6 +34,7 @@ class WaveBench:
         self.wave.lds, self.wave.lds_bytes = ctypes.addressof(self._lds), lds_bytes
         self.wave.scratch, self.wave.scratch_bytes = ctypes.addressof(self.scratch), scratch_bytes
         self.wave.machine = ctypes.addressof(self.machine)
+        self.wave.lane_count = LANES
         self.set_exec((1 << LANES) - 1)
 
     def __enter__(self) -> Self:

@@ -10,6 +10,10 @@ enum { RPL_KIND_MASK = 7 };
 enum { RPL_LDS_ZEROS = 16 };  // bytes after the LDS of a workgroup, for loads out of range
 #define RPL_ALL_LANES (~0ull)
 
+static inline uint64_t rpl_lanes_below(uint32_t count) { return count >= RPL_LANES ? RPL_ALL_LANES : (1ull << count) - 1; }
+// Returns the lanes of a wavefront, which has 32 or 64 of them.
+static inline uint64_t rpl_all_lanes(const struct rpl_wave *w) { return rpl_lanes_below(w->lane_count); }
+
 static inline uint64_t rpl_exec(const struct rpl_wave *w) { return (uint64_t)w->sgpr[127] << 32 | w->sgpr[126]; }
 
 static inline uint32_t rpl_width(int kind, int dwords) {

@@ -107,7 +107,9 @@ struct rpl_launch {
   uint32_t user_sgprs[32];
   uint32_t user_sgpr_count;
   uint32_t system_sgprs;                            // bits: workgroup id x, y, z, workgroup info, private wave offset
-  uint32_t work_item_id_dims;                       // 0: x, 1: x y, 2: x y z in VGPR0
+  uint32_t work_item_id_dims;                       // 0: x, 1: x y, 2: x y z
+  uint32_t work_item_id_rows;                       // 1: all of them in VGPR0; else one VGPR each
+  uint32_t wave_size;                               // 32 or 64
   uint32_t mode;
   uint32_t lds_bytes, lds_poison;
   uint32_t scratch_bytes;                           // per work-item

@@ -25,7 +25,7 @@ struct resident {
 // workgroup, its work-items packed into as few wavefronts as possible.
 struct shape {
   uint32_t items, waves;
-  uint32_t (*work_item_ids)[RPL_LANES];  // VGPR0 of each wave; NULL until a workgroup has that shape
+  uint32_t (*work_item_ids)[AXES][RPL_LANES];  // first VGPRs of each wave; NULL until a workgroup has that shape
 };
 
 struct run {
@@ -86,12 +86,19 @@ static const struct shape *shape_of(struct run *run, const uint32_t workgroup[AX
   struct shape *shape = &run->shapes[index];
   if (shape->work_item_ids) return shape;
   shape->items = size[0] * size[1] * size[2];
-  shape->waves = (shape->items + RPL_LANES - 1) / RPL_LANES;
+  shape->waves = (shape->items + launch->wave_size - 1) / launch->wave_size;
   shape->work_item_ids = calloc(shape->waves, sizeof *shape->work_item_ids);
   if (!shape->work_item_ids) return NULL;
   for (uint32_t t = 0; t < shape->items; t++) {
     uint32_t x = t % size[0], y = t / size[0] % size[1], z = t / size[0] / size[1];
-    shape->work_item_ids[t / RPL_LANES][t % RPL_LANES] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+    uint32_t wave = t / launch->wave_size, lane = t % launch->wave_size;
+    if (launch->work_item_id_rows == 1) {
+      shape->work_item_ids[wave][0][lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+      continue;
+    }
+    shape->work_item_ids[wave][0][lane] = x;
+    shape->work_item_ids[wave][1][lane] = y;
+    shape->work_item_ids[wave][2][lane] = z;
   }
   return shape;
 }
@@ -100,7 +107,7 @@ static void set_registers(const struct run *run, const struct shape *shape, stru
   const struct rpl_launch *launch = run->launch;
   memset(w->vgpr, 0, launch->vgpr_rows * sizeof w->vgpr[0]);
   memset(w->vgpr[256], 0, launch->agpr_rows * sizeof w->vgpr[0]);
-  memcpy(w->vgpr[0], shape->work_item_ids[index], sizeof w->vgpr[0]);
+  memcpy(w->vgpr[0], shape->work_item_ids[index], launch->work_item_id_rows * sizeof w->vgpr[0]);
   memset(w->sgpr, 0, sizeof w->sgpr);
   memcpy(w->sgpr, launch->user_sgprs, launch->user_sgpr_count * sizeof w->sgpr[0]);
   uint32_t next = launch->user_sgpr_count;
@@ -109,8 +116,8 @@ static void set_registers(const struct run *run, const struct shape *shape, stru
                                         last_wave | (index == 0) << 26 | index << 6 | shape->waves, 0};
   for (int k = 0; k < SYSTEM_SGPR_KINDS; k++)
     if (launch->system_sgprs >> k & 1) w->sgpr[next++] = values[k];
-  uint32_t items = shape->items - index * RPL_LANES;
-  uint64_t exec = items >= RPL_LANES ? RPL_ALL_LANES : (1ull << items) - 1;
+  uint32_t items = shape->items - index * launch->wave_size;
+  uint64_t exec = rpl_lanes_below(items < launch->wave_size ? items : launch->wave_size);
   w->sgpr[126] = (uint32_t)exec;
   w->sgpr[127] = (uint32_t)(exec >> 32);
 }
@@ -162,12 +169,13 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
     w->waves_in_workgroup = shape->waves;
     w->vgpr_rows = launch->vgpr_rows;
     w->agpr_rows = launch->agpr_rows;
+    w->lane_count = launch->wave_size;
     memset(w->recent_places, 0xff, sizeof w->recent_places);
     w->oldest_place = w->memory_instructions = 0;
   }
   run->machine->counters.workgroups++;
   run->machine->counters.waves += shape->waves;
-  uint32_t rest = shape->items % RPL_LANES;  // work-items of the last wave, if it is partial
+  uint32_t rest = shape->items % launch->wave_size;  // work-items of the last wave, if it is partial
   run->machine->counters.partial_waves += rest != 0;
   run->machine->counters.waves_below_48 += rest != 0 && rest < 48;
   run->machine->counters.waves_below_32 += rest != 0 && rest < 32;
@@ -300,7 +308,7 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
 
 int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last) {
   struct run run = {.launch = launch, .machine = machine};
-  run.waves_per_group = (launch->block[0] * launch->block[1] * launch->block[2] + RPL_LANES - 1) / RPL_LANES;
+  run.waves_per_group = (launch->block[0] * launch->block[1] * launch->block[2] + launch->wave_size - 1) / launch->wave_size;
   run.resident = calloc(launch->resident_workgroups, sizeof *run.resident);
   int failed = 1;
   if (run.resident) {

@@ -39,6 +39,8 @@ struct rpl_wave {
   uint32_t workgroup_number;     // in linear order; determines the compute unit
   uint32_t waves_in_workgroup;
   uint32_t vgpr_rows, agpr_rows; // allocated registers
+  uint32_t lane_count;           // of the wavefront: 32 or 64; rows have 64 lanes in both cases, and EXEC has 64 bits
+  uint32_t padding;
   uint64_t recent_places[RPL_RECENT_PLACES];  // of recent loads of sampled lines, see footprint.c
   uint32_t recent_times[RPL_RECENT_PLACES];
   uint32_t oldest_place, memory_instructions;

@@ -80,8 +80,8 @@ def _read_first_lane(state: BlockState, instruction: Instruction) -> None:
         state.write(target, read_source(state, instruction, source, _WORD))
         return
     builder = state.scalar_builder
-    first = builder.intrinsic("cttz", [state.read64(EXEC)], kind="u", bits=64, extra=", i1 false")
-    lane = builder.binary("&", first, constant(LANES - 1, 64))
+    first = builder.intrinsic("cttz", [state.read_mask(EXEC)], kind="u", bits=64, extra=", i1 false")
+    lane = builder.binary("&", first, constant(state.wave_size - 1, 64))
     state.write(target, _load_lane(state, source - FIRST_VGPR, lane))
 
 
@@ -108,7 +108,7 @@ _LANE_HANDLERS = {
 def _lane_operand(state: BlockState, instruction: Instruction) -> Value:
     builder = state.scalar_builder
     lane = read_source(state, instruction, instruction.fields["src1"], _WORD)
-    return builder.resize(builder.binary("&", lane, constant(LANES - 1)), 64, signed=False)
+    return builder.resize(builder.binary("&", lane, constant(state.wave_size - 1)), 64, signed=False)
 
 
 def _load_lane(state: BlockState, row: int, lane: Value) -> Value:
@@ -262,10 +262,10 @@ def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
         given = ", ".join(f"i32 {a}" for a in (*arguments, fields["bc"]))
         enabled = state.names.fresh()
         state.lines.append(f"{enabled} = call i64 @rpl_dpp(ptr %wave, {given})")
-    execute = state.read64(EXEC)
+    execute = state.read_mask(EXEC)
     builder = state.scalar_builder
     narrowed = builder.binary("&", execute, Value(enabled, "u", 64))
-    state.write(EXEC, narrowed)
+    state.write_mask(EXEC, narrowed)
     translate_vector(state, instruction, source0_row=FIRST_TEMP_ROW)
     state.close_group()
-    state.write(EXEC, execute)
+    state.write_mask(EXEC, execute)

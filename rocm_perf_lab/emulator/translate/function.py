@@ -50,7 +50,7 @@ def kernel_ir(program: Program, shared: SharedOperations | None = None, in_place
     marks = ProbeMarks(program)
     for block in program.blocks:
         called = None if block.index in in_place else shared
-        _translate_block(program, block, BlockState(names, lines, modes[block.index], called), marks)
+        _translate_block(program, block, BlockState(names, lines, modes[block.index], called, wave_size=program.isa.wave_size), marks)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = [
         *_dispatcher(program, names),
@@ -239,7 +239,7 @@ def _branch_condition(state: BlockState, name: str) -> Value:
         return builder.binary("^", condition, Value(1, "u", 1)) if name.endswith("0") else condition
     register = VCC if "VCC" in name else EXEC
     operator = "!=" if name.endswith("NZ") else "=="
-    return builder.compare(operator, state.read64(register), Value(0, "u", 64))
+    return builder.compare(operator, state.read_mask(register), Value(0, "u", 64))
 
 
 def _indirect_target(state: BlockState, instruction: Instruction) -> Value:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from rocm_perf_lab.emulator.pcode.ir import Builder
 from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, type_text
 from rocm_perf_lab.emulator.pcode.values import Value
-from rocm_perf_lab.emulator.structures import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +32,15 @@ class GroupOwner(Protocol):
         """Return a bit of MODE."""
         ...
 
-    def read64(self, register: int) -> Value:
-        """Return an SGPR pair."""
+    wave_size: int
+
+    @property
+    def mask_registers(self) -> int:
+        """SGPRs of a lane mask."""
+        ...
+
+    def read_mask(self, register: int) -> Value:
+        """Return a lane mask as 64 bits."""
         ...
 
     def row_origin(self, row: int) -> str:
@@ -87,10 +93,10 @@ class LaneGroup:
         self.written.add(row)
 
     def mask_bits(self, register: int) -> Value:
-        """Return this chunk's bits of a mask in an SGPR pair."""
+        """Return this chunk's bits of a mask in scalar registers."""
         if register in self.masks:
             return self.masks[register].bits
-        mask = self.state.read64(register)
+        mask = self.state.read_mask(register)
         group = self.state.group  # reading may have closed this group
         names = self.state.names
         shifted, byte, bits = (names.fresh() for _ in range(3))
@@ -149,11 +155,11 @@ class LaneGroup:
 
     def overlaps(self, register: int, count: int) -> bool:
         """Return whether a pending mask shares an SGPR with [register, register + count)."""
-        return any(register < mask + 2 and mask < register + count for mask in self.masks)
+        return any(register < mask + self.state.mask_registers and mask < register + count for mask in self.masks)
 
     def clashes(self, register: int) -> bool:
         """Return whether a mask here would share only one SGPR with a pending mask."""
-        return register - 1 in self.masks or register + 1 in self.masks
+        return self.state.mask_registers > 1 and (register - 1 in self.masks or register + 1 in self.masks)
 
     def finish(self, lines: list[str]) -> dict[int, str]:
         """Emit the loop and return the 64-bit masks by register."""
@@ -178,7 +184,7 @@ class LaneGroup:
         lines += [f"{a}_out = phi i64 [{a}_in, %{name}_head], [{a}_set, %{last}]" for a in self.accumulators]
         lines += [
             f"%{name}_next = add i64 %{name}_lane, {CHUNK}",
-            f"%{name}_done = icmp eq i64 %{name}_next, {LANES}",
+            f"%{name}_done = icmp eq i64 %{name}_next, {self.state.wave_size}",
             f"br i1 %{name}_done, label %{name}_after, label %{name}_head",
             f"{name}_after:",
         ]

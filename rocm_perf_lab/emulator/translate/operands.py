@@ -47,7 +47,7 @@ def _condition(state: BlockState, operand: int, bits: int) -> Value:
     builder = state.scalar_builder
     if operand == SCC_OPERAND:
         return builder.resize(state.scc, bits, signed=False)
-    mask = state.read64(EXEC if operand == EXECZ_OPERAND else VCC)
+    mask = state.read_mask(EXEC if operand == EXECZ_OPERAND else VCC)
     return builder.resize(builder.compare("==", mask, constant(0, 64)), bits, signed=False)
 
 

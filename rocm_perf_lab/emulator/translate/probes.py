@@ -41,7 +41,7 @@ class ProbeMarks:
             state.mark_condition(slot, state.scc)
         elif kind is ProbeKind.LANES:
             state.close_group()
-            state.mark_condition(slot, state.scalar_builder.compare("!=", state.read64(EXEC), constant(0, 64)))
+            state.mark_condition(slot, state.scalar_builder.compare("!=", state.read_mask(EXEC), constant(0, 64)))
         elif kind is ProbeKind.VECTOR_COMPARISON:
             state.watch_mask(slot, _mask_register(instruction))
         elif kind is ProbeKind.COMBINATION:

@@ -91,7 +91,7 @@ class SharedOperations:
         )  # fmt: skip
         if form not in self._functions:
             abstract = replace(instruction, fields=canonical)
-            inner = _OperandState(state.mode, arguments, literal)
+            inner = _OperandState(state.mode, arguments, literal, state.wave_size)
             self._functions[form] = self._translate(inner, lambda: emit(inner, abstract, row))
         function = self._functions[form]
         if function is None:
@@ -132,8 +132,8 @@ class SharedOperations:
 class _OperandState(BlockState):
     """Registers of a canonical instruction: operands are arguments of the function, others (VCC, EXEC) are themselves."""
 
-    def __init__(self, mode: ModeRegister, arguments: list[_Argument], literal: int | None) -> None:
-        super().__init__(SsaNames(), [], mode)
+    def __init__(self, mode: ModeRegister, arguments: list[_Argument], literal: int | None, wave_size: int) -> None:
+        super().__init__(SsaNames(), [], mode, wave_size=wave_size)
         self._arguments = arguments
         self._literal = literal
 

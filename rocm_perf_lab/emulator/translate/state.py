@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.emulator.pcode.ir import Builder
 from rocm_perf_lab.emulator.pcode.values import Value, constant
-from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
+from rocm_perf_lab.emulator.structures import EXEC, LANES, NULL, offset_of
 from rocm_perf_lab.emulator.translate.lane_group import LaneGroup
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
     from rocm_perf_lab.emulator.translate.mode import ModeRegister
+
+_WORD_BITS = 32
 
 
 class OperationCalls(Protocol):
@@ -43,16 +45,27 @@ class OperationCalls(Protocol):
 class BlockState:
     """Registers of one basic block under translation; `lines` receives finished code."""
 
-    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister, shared: OperationCalls | None = None) -> None:
+    def __init__(
+        self,
+        names: SsaNames,
+        lines: list[str],
+        mode: ModeRegister,
+        shared: OperationCalls | None = None,
+        *,
+        wave_size: int = LANES,
+    ) -> None:
         self.names = names
         self.lines = lines
         self.mode = mode
         self.shared = shared
         """Functions to call for operations; None translates operations in place."""
+        self.wave_size = wave_size
+        """Lanes of the wavefront: 64, or 32 with masks of a single SGPR."""
         self.last_index = 0
         self._vectors: dict[str, int] = {}
         self._scalars: dict[int, str] = {}
         self._pairs: dict[int, str] = {}
+        self._masks: dict[int, str] = {}
         self._dirty: set[int] = set()
         self._scc: Value | None = None
         self._scc_dirty = False
@@ -115,6 +128,26 @@ class BlockState:
             self._pairs[register] = joined
         return Value(self._pairs[register], "u", 64)
 
+    @property
+    def mask_registers(self) -> int:
+        """SGPRs of a lane mask."""
+        return self.wave_size // _WORD_BITS
+
+    def read_mask(self, register: int) -> Value:
+        """Return a lane mask as 64 bits, those beyond the wavefront zero."""
+        if self.wave_size == LANES:
+            return self.read64(register)
+        self._settle_masks(register, 1)
+        if register not in self._masks:
+            wide = self.names.fresh()
+            self.lines.append(f"{wide} = zext i32 {self._load32(register)} to i64")
+            self._masks[register] = wide
+        return Value(self._masks[register], "u", 64)
+
+    def write_mask(self, register: int, value: Value) -> None:
+        """Set a lane mask from 64 bits."""
+        self.write(register, self.scalar_builder.resize(value, self.wave_size, signed=False))
+
     def write(self, register: int, value: Value) -> None:
         """Set an SGPR, or a pair if the value has 64 bits."""
         raw = self.scalar_builder.raw(value)
@@ -132,7 +165,8 @@ class BlockState:
         ]
         self._write32(register, low)
         self._write32(register + 1, high)
-        self._pairs[register] = whole
+        if register != EXEC or self.wave_size == LANES:
+            self._pairs[register] = whole
 
     def forget(self, register: int, count: int) -> None:
         """Discard SGPRs that the runtime has written in memory."""
@@ -142,6 +176,7 @@ class BlockState:
             self._dirty.discard(number)
             self._pairs.pop(number, None)
             self._pairs.pop(number - 1, None)
+            self._masks.pop(number, None)
 
     @property
     def scc(self) -> Value:
@@ -193,6 +228,9 @@ class BlockState:
         return self._scalars[register]
 
     def _write32(self, register: int, operand: str) -> None:
+        self._masks.pop(register, None)
+        if register == NULL or (register == EXEC + 1 and self.wave_size < LANES):
+            operand = "0"  # no register; or lanes that do not exist
         self._scalars[register] = operand
         self._dirty.add(register)
         self._pairs.pop(register, None)
@@ -213,7 +251,7 @@ class BlockState:
     def group(self) -> LaneGroup:
         """The open group; opened with the current EXEC if there is none."""
         if self._group is None:
-            execute = self.read64(EXEC)
+            execute = self.read_mask(EXEC)
             self._groups += 1
             self._group = LaneGroup(self, str(execute.operand), f"g{self._groups}_{len(self.lines)}")
         return self._group
@@ -237,7 +275,7 @@ class BlockState:
             for slot, accumulator in group.watched:
                 self.mark_mask(slot, f"{accumulator}_out", group.execute)
             for register, name in masks.items():
-                self.write(register, Value(name, "u", 64))
+                self.write_mask(register, Value(name, "u", 64))
 
     def _set_rounding(self, first_bit: int | None) -> None:
         if first_bit is not None:
@@ -255,7 +293,7 @@ class BlockState:
         if self._group is not None and register in self._group.masks:
             self._group.watched.append((slot, self._group.masks[register].accumulator))
             return
-        mask, execute = self.read64(register), self.read64(EXEC)  # neither closes a group that holds the mask
+        mask, execute = self.read_mask(register), self.read_mask(EXEC)  # neither closes a group that holds the mask
         self.mark_mask(slot, str(self.scalar_builder.text(mask)), str(self.scalar_builder.text(execute)))
 
     def mark_mask(self, slot: int, mask: str, execute: str) -> None:
@@ -302,7 +340,7 @@ class BlockState:
 
     def count_vector(self) -> None:
         """Count a vector instruction that is not part of a group."""
-        execute = str(self.read64(EXEC).operand)
+        execute = str(self.read_mask(EXEC).operand)
         self._vectors[execute] = self._vectors.get(execute, 0) + 1
 
     def active_lanes(self) -> str | None:

@@ -62,7 +62,7 @@ class VectorOperation:
             self.state.read64(register) if kind.bits == 64 else self.state.read32(register)
         carry = self._carry_register()
         if carry is not None and self.state.pending_mask(carry) is None:
-            self.state.read64(carry)
+            self.state.read_mask(carry)
         target = self.mask_register()
         if target is not None and self.group.clashes(target):
             self.state.close_group()
@@ -78,10 +78,8 @@ class VectorOperation:
                 return self.source(int(name[1]))
             case "D0":
                 return self._destination_value(bits)
-            case "EXEC":
-                return self.state.read64(EXEC)
-            case "VCC":
-                return self.state.read64(VCC)
+            case "EXEC" | "VCC":
+                return self.state.read_mask(EXEC if name == "EXEC" else VCC)
             case "SCC":
                 return self.state.scc
             case "SIMM16":  # the literal of a float16 operation
