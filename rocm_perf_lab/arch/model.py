@@ -172,6 +172,9 @@ class InstructionDecoder(StrictModel):
             yield counter, value, (1 << width) - 1
 
 
+HardwareRegister = Literal["status", "hw_id", "gpr_alloc", "lds_alloc", "sh_mem_bases", "xcc_id", "hw_id1", "shader_cycles"]
+
+
 class OperationName(StrictModel):
     """Operations that an architecture calls differently than the emulator, which uses the names of CDNA."""
 
@@ -205,6 +208,22 @@ class EmulatorParameters(StrictModel):
     """Whether VGPR 0 holds the work-item ids of all axes. Otherwise VGPRs 0 to 2 hold one each."""
     keeps_upper_halves: bool = False
     """Whether every 16-bit operation writes only half of its register. Otherwise those older than gfx9 clear the rest."""
+    compares_into_exec_only: bool = False
+    """Whether V_CMPX writes EXEC only. Otherwise it writes VCC or another mask too."""
+    selects_range_check: bool = False
+    """Whether buffer resources have one format field, and select how they check ranges."""
+    flat_offset_bits: int = 13
+    """Signed offset of GLOBAL and SCRATCH; that of FLAT is one bit shorter and unsigned."""
+    no_address_register: tuple[int, ...] = (0x7F,)
+    """SADDR of accesses without a scalar address. With several, only SCRATCH with the first one has a vector address."""
+    lanes_per_permutation: int = 64
+    """Lanes among which DS_PERMUTE and DS_BPERMUTE move data."""
+    absent_dpp: tuple[int, ...] = ()
+    """Control words of DPP that the architecture lacks."""
+    hardware_registers: dict[int, HardwareRegister] = {
+        2: "status", 4: "hw_id", 5: "gpr_alloc", 6: "lds_alloc", 15: "sh_mem_bases", 20: "xcc_id"
+    }  # fmt: skip
+    """Registers of S_GETREG by number, except MODE; others read as zero."""
 
 
 class MatrixPasses(StrictModel):

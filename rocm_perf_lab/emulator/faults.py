@@ -155,9 +155,7 @@ def wavefront_of(record: FaultRecord) -> tuple[tuple[int, int, int], int]:
     return (x, y, z), record.wave
 
 
-def assertion_error(
-    symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry, wave_size: int
-) -> KernelAssertion:
+def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry, wave_size: int) -> KernelAssertion:
     """Return the error for a failed assertion: its place, its condition and the work-items that trapped."""
     workgroup, wave = wavefront_of(trap)
     threads = [geometry.work_item_of(workgroup, wave * wave_size + lane) for lane in lane_addresses(trap)]

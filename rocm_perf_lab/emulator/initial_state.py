@@ -37,8 +37,8 @@ class InitialState:
     """Initial state common to all wavefronts of a launch; workgroup ids follow the user SGPRs as set in `system_sgprs`.
 
     `system_sgprs` has bit 0 to 2 for workgroup id x, y, z, bit 3 for workgroup info and bit 4 for the scratch offset.
-    `work_item_id_dims` is 0 for x only, 1 for x and y, 2 for all three; they are in `work_item_id_rows` VGPRs, packed if that is 1.
-    `mode` is the MODE register, `wave_size` the lanes of a wavefront.
+    `work_item_id_dims` is 0 for x only, 1 for x and y, 2 for all three; they are packed in VGPR 0 if `work_item_id_rows` is 1,
+    else in that many. `mode` is the MODE register, `wave_size` the lanes of a wavefront.
     """
 
     user_sgprs: tuple[int, ...]

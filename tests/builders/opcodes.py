@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.arch.registry import load_architecture
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
@@ -34,18 +35,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
+
 
 ALL_LANES = (1 << LANES) - 1
 JUNK = 0xDEADBEEF
 
 
-def assemble(lines: Sequence[str], architecture: str = "gfx942") -> bytes:
-    """Assemble text for an architecture."""
+def assemble(lines: Sequence[str], architecture: str = "gfx942", wave_size: int = LANES) -> bytes:
+    """Assemble text for an architecture and wave size."""
     compiler = find_compiler(("clang", "pip"))
     with TemporaryDirectory() as directory:
         source, target = Path(directory, "code.s"), Path(directory, "code.o")
         source.write_text("\n".join([".text", *lines, ""]))
-        command = (*compiler.command, "--target=amdgcn-amd-amdhsa", f"-mcpu={architecture}", "-c", "-o", str(target), str(source))
+        command = (*compiler.command, "--target=amdgcn-amd-amdhsa", f"-mcpu={architecture}")
+        if len(load_architecture(architecture).wave_sizes) > 1:
+            command += ("-mwavefrontsize64" if wave_size == LANES else "-mno-wavefrontsize64",)
+        command += ("-c", "-o", str(target), str(source))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[:3000])
@@ -57,11 +63,12 @@ def assemble(lines: Sequence[str], architecture: str = "gfx942") -> bytes:
 
 @dataclass
 class Outcome:
-    """Registers after a snippet, one row per 64 lanes of input."""
+    """Registers after a snippet, one row per wavefront, which has `lanes` inputs."""
 
     vgprs: NDArray[np.uint32]
     sgprs: NDArray[np.uint32]
     scc: NDArray[np.uint32]
+    lanes: int = LANES
 
     def row(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
         """Return a VGPR (or pair, for 64-bit types; its low half, for 16-bit ones), flat over all lanes."""
@@ -79,18 +86,27 @@ class Outcome:
         return values
 
     def mask(self, register: int = VCC) -> NDArray[np.bool_]:
-        """Return an SGPR pair as one bit per lane, flat."""
-        pairs = self.scalar(register, np.uint64)
-        return (pairs[:, None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)).astype(bool).ravel()
+        """Return a lane mask as one bit per lane, flat."""
+        masks = self.scalar(register, np.uint64 if self.lanes == LANES else np.uint32).astype(np.uint64)
+        return (masks[:, None] >> np.arange(self.lanes, dtype=np.uint64) & np.uint64(1)).astype(bool).ravel()
 
 
 class Snippets:
     """Snippets of assembly, translated on first use; `unsupported` has the reason of each refused snippet."""
 
-    def __init__(self, texts: Iterable[str], *, mode: int = DEFAULT_MODE, architecture: str = "gfx942") -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        *,
+        mode: int = DEFAULT_MODE,
+        architecture: str = "gfx942",
+        wave_size: int | None = None,
+    ) -> None:
         self.texts = list(dict.fromkeys(texts))
         self.mode = mode
         self.architecture = architecture
+        self.isa = instruction_set(architecture, wave_size)
+        self.lanes = self.isa.wave_size
         self.unsupported: dict[str, str] = {}
 
     @cached_property
@@ -98,11 +114,11 @@ class Snippets:
         assembled = dict(zip(self.texts, self._assembled(), strict=True))
         for text, code in assembled.items():
             try:
-                kernel_ir(_program(code, self.mode, self.architecture))
+                kernel_ir(_program(code, self.mode, self.isa))
             except UnsupportedInstruction as error:
                 self.unsupported[text] = str(error)
         supported = [text for text in self.texts if text not in self.unsupported]
-        program = _program(b"".join(assembled[text] for text in supported), self.mode, self.architecture)
+        program = _program(b"".join(assembled[text] for text in supported), self.mode, self.isa)
         starts = list(itertools.accumulate((len(assembled[text]) for text in supported), initial=0))
         resumes = {t: resume_id(program.block_at[s]) if s else 0 for t, s in zip(supported, starts, strict=False)}
         helpers = load_runtime().helpers
@@ -112,7 +128,7 @@ class Snippets:
     def _assembled(self) -> list[bytes]:
         """Return the code of each snippet, which ends in a barrier."""
         marker = "s_nop 0x123"
-        code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)], self.architecture)
+        code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)], self.architecture, self.lanes)
         parts = code.split(assemble([marker]))
         assert len(parts) == len(self.texts) + 1
         return parts[:-1]
@@ -126,7 +142,7 @@ class Snippets:
         execute: int = ALL_LANES,
         scc: int = 0,
     ) -> Outcome:
-        """Run one snippet, once per 64 lanes of its inputs.
+        """Run one snippet, once per wavefront of its inputs.
 
         Args:
             text: One of the texts given.
@@ -144,26 +160,27 @@ class Snippets:
             )
         }
         count = max((len(w) for w in words.values()), default=1)
-        waves = max(-(-count // LANES), max((len(w) for w in scalar_words.values()), default=1))
-        outcome = Outcome(np.zeros((waves, 32, LANES), np.uint32), np.zeros((waves, 128), np.uint32), np.zeros(waves, np.uint32))
-        padded = {r: np.resize(w, waves * LANES) for r, w in words.items()}
+        waves = max(-(-count // self.lanes), max((len(w) for w in scalar_words.values()), default=1))
+        shape = (waves, 32, self.lanes)
+        outcome = Outcome(np.zeros(shape, np.uint32), np.zeros((waves, 128), np.uint32), np.zeros(waves, np.uint32), self.lanes)
+        padded = {r: np.resize(w, waves * self.lanes) for r, w in words.items()}
         storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(WaveState) + 64))(), MachineState()
         wave = WaveState.from_buffer(storage, -ctypes.addressof(storage) % 64)
-        wave.machine = ctypes.addressof(machine)
+        wave.machine, wave.lane_count = ctypes.addressof(machine), self.lanes
         rows = np.ctypeslib.as_array(wave.vgpr)
         scalars = np.ctypeslib.as_array(wave.sgpr)
         for n in range(waves):
             rows[:32] = JUNK
             for register, values in padded.items():
-                rows[register] = values[n * LANES : (n + 1) * LANES]
+                rows[register, : self.lanes] = values[n * self.lanes : (n + 1) * self.lanes]
             scalars[:] = 0
-            scalars[EXEC], scalars[EXEC + 1] = execute & 0xFFFFFFFF, execute >> 32
+            scalars[EXEC], scalars[EXEC + 1] = execute & 0xFFFFFFFF, execute >> 32 if self.lanes == LANES else 0
             for register, values in scalar_words.items():
                 scalars[register] = values[n % len(values)]
             wave.scc = scc
             self._run_both(wave, text)
             assert wave.status == 1, f"status {wave.status} after {text}"
-            outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32], scalars, wave.scc
+            outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32, : self.lanes], scalars, wave.scc
         return outcome
 
     def _run_both(self, wave: WaveState, text: str) -> None:
@@ -193,9 +210,8 @@ class Snippets:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)(ctypes.addressof(wave))
 
 
-def _program(code: bytes, mode: int, architecture: str) -> Program:
-    end = assemble_end()
-    return decode_program("snippets", code + end, 0, (0,), 0, instruction_set(architecture), mode)
+def _program(code: bytes, mode: int, isa: InstructionSet) -> Program:
+    return decode_program("snippets", code + assemble_end(), 0, (0,), 0, isa, mode)
 
 
 def _is_nan(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -345,7 +361,7 @@ def check_integers(snippets: Snippets, row: Row, *, limit: int = 1024) -> None:
     carry = 0x5A5A_0FF0_C33C_9669
     outcome = snippets.run(row.text, {2 * i: c for i, c in enumerate(columns)}, {VCC: carry, VCC + 1: carry >> 32})
     lanes = [[_signed(int(v), kind) for v in column] for kind, column in zip(kinds, columns, strict=True)]
-    bits = [[carry >> n % LANES & 1 for n in range(len(columns[0]))]] if row.carry_in else []
+    bits = [[carry >> n % snippets.lanes & 1 for n in range(len(columns[0]))]] if row.carry_in else []
     results = [row.oracle(*values) for values in zip(*lanes, *bits, strict=True)]
     if row.out is None or row.out.endswith("+m"):
         expected = np.array([bool(r[1] if row.out else r) for r in results])

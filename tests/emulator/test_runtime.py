@@ -316,8 +316,8 @@ def test_bpermute_pulls_and_permute_pushes(bench: WaveBench) -> None:
     bench.row(1)[:] = 4 * ((LANE + 1) % 64)
     bench.row(4)[:] = LANE
 
-    bench.call("rpl_bpermute", 10, 1, 4, 0)
-    bench.call("rpl_permute", 11, 1, 4, 0)
+    bench.call("rpl_bpermute", 10, 1, 4, 0, 64)
+    bench.call("rpl_permute", 11, 1, 4, 0, 64)
 
     assert np.array_equal(bench.row(10), (LANE + 1) % 64)
     assert np.array_equal(bench.row(11), (LANE - 1) % 64)
@@ -328,7 +328,7 @@ def test_bpermute_reads_zero_from_inactive_lanes(bench: WaveBench) -> None:
     bench.row(4)[:] = 9
     bench.set_exec(1)
 
-    bench.call("rpl_bpermute", 10, 1, 4, 0)
+    bench.call("rpl_bpermute", 10, 1, 4, 0, 64)
 
     assert bench.row(10)[0] == 0
 

@@ -11,7 +11,7 @@ from rocm_perf_lab.arch.registry import emulated_architectures, load_architectur
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.arch.model import InstructionDecoder, OwnOpcode
+    from rocm_perf_lab.arch.model import HardwareRegister, InstructionDecoder, OwnOpcode
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,13 @@ class InstructionSet:
     names: tuple[tuple[str, str], ...] = field(hash=False)
     packed_work_item_ids: bool
     keeps_upper_halves: bool
+    compares_into_exec_only: bool
+    selects_range_check: bool
+    flat_offset_bits: int
+    no_address_register: tuple[int, ...]
+    lanes_per_permutation: int
+    absent_dpp: tuple[int, ...]
+    hardware_registers: tuple[tuple[int, HardwareRegister], ...]
     wave_size: int
     decoder: InstructionDecoder = field(repr=False, compare=False)
     counter_set: str
@@ -83,6 +90,13 @@ def instruction_set(architecture: str, wave_size: int | None = None) -> Instruct
         names=tuple((row.pattern, row.name) for row in found.emulator.names),
         packed_work_item_ids=found.emulator.packed_work_item_ids,
         keeps_upper_halves=found.emulator.keeps_upper_halves,
+        compares_into_exec_only=found.emulator.compares_into_exec_only,
+        selects_range_check=found.emulator.selects_range_check,
+        flat_offset_bits=found.emulator.flat_offset_bits,
+        no_address_register=found.emulator.no_address_register,
+        lanes_per_permutation=found.emulator.lanes_per_permutation,
+        absent_dpp=found.emulator.absent_dpp,
+        hardware_registers=tuple(found.emulator.hardware_registers.items()),
         wave_size=wave_size or found.wave_sizes[0],
         decoder=found.decoder,
         counter_set=found.counter_set,

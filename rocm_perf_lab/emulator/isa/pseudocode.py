@@ -30,6 +30,16 @@ _REMOVED = {
     "V_MADAK_F32": "D0.f32 = S0.f32 * S1.f32 + SIMM32.f32",
 }
 """Operations of CDNA2 that later architectures lack, after the CDNA2 ISA guide."""
+_RDNA = {
+    "V_FMAC_DX9_ZERO_F32": """if ((64'F(S0.f32) == 0.0) || (64'F(S1.f32) == 0.0)) then
+D0.f32 = D0.f32
+else
+D0.f32 = fma(S0.f32, S1.f32, D0.f32)
+endif""",
+    "V_FMAMK_F16": "D0.f16 = fma(S0.f16, SIMM16.f16, S1.f16)",
+    "V_FMAAK_F16": "D0.f16 = fma(S0.f16, S1.f16, SIMM16.f16)",
+}
+"""Operations of RDNA whose pseudo-code names an operand that they lack."""
 _BOTH_DENORMAL = "== DENORM.f{bits})) then\nVCC = 0x1LL;\nif S0.f{bits} == S1.f{bits} then\n// Only scale the denominator\n"
 
 
@@ -40,7 +50,8 @@ def mnemonic_of(operation: str) -> str:
 
 def pseudocode_of(mnemonic: str) -> str | None:
     """Return AMD's description of an operation, or None."""
-    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic)) or _REMOVED.get(mnemonic)
+    known = _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic)) or _REMOVED.get(mnemonic) or _RDNA.get(mnemonic)
+    return known or _rdna_pseudocode().get(mnemonic)
 
 
 @cache
@@ -53,6 +64,14 @@ def _pseudocode() -> Mapping[str, str]:
         mnemonic = mnemonic_of(operation.name)
         texts.setdefault(mnemonic, _corrected(mnemonic, text))
     return texts
+
+
+@cache
+def _rdna_pseudocode() -> Mapping[str, str]:
+    """Return AMD's pseudo-code of the operations of RDNA3, for those that CDNA lacks."""
+    from tinygrad.runtime.autogen.amd.rdna3.str_pcode import PCODE
+
+    return {mnemonic_of(operation.name): text for operation, text in PCODE.items()}
 
 
 def _corrected(mnemonic: str, text: str) -> str:

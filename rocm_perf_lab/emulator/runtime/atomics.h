@@ -24,11 +24,13 @@ static inline uint16_t rpl_add_bf16(uint16_t a, uint16_t b) {
   return (uint16_t)((sum + 0x7fff + (sum >> 16 & 1)) >> 16);                   // to nearest, ties to even
 }
 
-// `other`: the comparand of RPL_CMPSWAP, the second operand of RPL_MSKOR and RPL_WRAP.
+// `other`: the comparand of RPL_CMPSWAP and RPL_FCMPSWAP, the second operand of RPL_MSKOR and RPL_WRAP.
 static inline uint32_t rpl_apply32(int op, uint32_t memory, uint32_t data, uint32_t other) {
   switch (op) {
     case RPL_SWAP: return data;
     case RPL_CMPSWAP: return memory == other ? data : memory;
+    case RPL_FCMPSWAP: return rpl_f32(memory) == rpl_f32(other) ? data : memory;
+    case RPL_CSUB: return memory < data ? 0 : memory - data;
     case RPL_ADD: return memory + data;
     case RPL_SUB: return memory - data;
     case RPL_RSUB: return data - memory;
@@ -57,6 +59,7 @@ static inline uint64_t rpl_apply64(int op, uint64_t memory, uint64_t data, uint6
   switch (op) {
     case RPL_SWAP: return data;
     case RPL_CMPSWAP: return memory == other ? data : memory;
+    case RPL_FCMPSWAP: return rpl_f64(memory) == rpl_f64(other) ? data : memory;
     case RPL_ADD: return memory + data;
     case RPL_SUB: return memory - data;
     case RPL_RSUB: return data - memory;
@@ -75,6 +78,8 @@ static inline uint64_t rpl_apply64(int op, uint64_t memory, uint64_t data, uint6
     default: return (memory & ~data) | other;  // RPL_MSKOR
   }
 }
+
+static inline int rpl_compares(int op) { return op == RPL_CMPSWAP || op == RPL_FCMPSWAP; }
 
 static inline uint32_t rpl_modify32(uint32_t *p, int op, uint32_t data, uint32_t other, int shared) {
   uint32_t old = *p;

@@ -46,7 +46,8 @@ static int dpp_source(int lane, int control) {
   if (control > 0x100 && control < 0x110) return in_row + n < 16 ? lane + n : -1;           // row_shl
   if (control > 0x110 && control < 0x120) return in_row - n >= 0 ? lane - n : -1;           // row_shr
   if (control > 0x120 && control < 0x130) return row + ((in_row - n) & 15);                 // row_ror
-  if (control >= 0x150 && control < 0x160) return row + n;                                  // row_newbcast
+  if (control >= 0x150 && control < 0x160) return row + n;                                  // row_newbcast, row_share
+  if (control >= 0x160 && control < 0x170) return row + (in_row ^ n);                       // row_xmask
   switch (control) {
     case 0x130: return lane < 63 ? lane + 1 : -1;   // wave_shl
     case 0x134: return (lane + 1) & 63;             // wave_rol
@@ -61,16 +62,28 @@ static int dpp_source(int lane, int control) {
 }
 
 // Moves lanes of row `src` to row `dst`; returns the lanes that the instruction writes (to be combined with EXEC).
-uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl) {
+uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl, int inactive) {
   uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32, enabled = 0;
   uint32_t moved[RPL_LANES];
   for (int lane = 0; lane < RPL_LANES; lane++) {
     int from = dpp_source(lane, control);
-    int valid = from >= 0 && (exec >> from & 1);
+    int valid = from >= 0 && (inactive || exec >> from & 1);
     int selected = (row_mask >> (lane >> 4) & 1) && (bank_mask >> ((lane >> 2) & 3) & 1);
     moved[lane] = valid ? w->vgpr[src][from] : 0;
     if (selected && (valid || bound_ctrl)) enabled |= 1ull << lane;
   }
   memcpy(w->vgpr[dst], moved, sizeof moved);
   return enabled;
+}
+
+uint64_t rpl_dpp8(struct rpl_wave *w, int dst, int src, int selectors, int inactive) {
+  enum { GROUP = 8, SELECTOR_BITS = 3 };
+  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
+  uint32_t moved[RPL_LANES];
+  for (int lane = 0; lane < RPL_LANES; lane++) {
+    int from = (lane & ~(GROUP - 1)) | (selectors >> SELECTOR_BITS * (lane % GROUP) & (GROUP - 1));
+    moved[lane] = inactive || exec >> from & 1 ? w->vgpr[src][from] : 0;
+  }
+  memcpy(w->vgpr[dst], moved, sizeof moved);
+  return exec;
 }

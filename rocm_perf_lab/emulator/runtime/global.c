@@ -110,7 +110,7 @@ int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr,
   if (misaligned) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, address, 0);
   w->machine->counters.flat_atomic_waves++;
   w->machine->counters.atomic_operations += (uint64_t)__builtin_popcountll(lanes);
-  int comparand = op == RPL_CMPSWAP ? data + (is64 ? 2 : 1) : -1;
+  int comparand = rpl_compares(op) ? data + (is64 ? 2 : 1) : -1;
   int shared = (int)w->machine->concurrent;
   RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, data, comparand, (uint8_t *)address[l], l, op, is64, returns, shared);
   return 0;

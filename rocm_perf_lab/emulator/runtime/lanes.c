@@ -9,11 +9,11 @@ static void write_back(struct rpl_wave *w, int inst, int dst, const uint32_t *va
 }
 
 // Pull: lane l reads the value of lane (addr + offset) / 4, or zero if that is inactive.
-int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset) {
+int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group) {
   uint64_t lanes = rpl_exec(w);
   uint32_t value[RPL_LANES];
-  for (int l = 0; l < RPL_LANES; l++) {
-    uint32_t source = (w->vgpr[addr][l] + offset) / 4 % RPL_LANES;
+  for (uint32_t l = 0; l < RPL_LANES; l++) {
+    uint32_t source = l / group * group + (w->vgpr[addr][l] + offset) / 4 % group;
     value[l] = lanes >> source & 1 ? w->vgpr[data][source] : 0;
   }
   write_back(w, inst, dst, value);
@@ -21,9 +21,9 @@ int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint
 }
 
 // Push: lane l sends its value to lane (addr + offset) / 4; the highest sender wins; lanes without a sender receive zero.
-int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset) {
+int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group) {
   uint32_t value[RPL_LANES] = {0};
-  RPL_FOR_LANES(rpl_exec(w), l) value[(w->vgpr[addr][l] + offset) / 4 % RPL_LANES] = w->vgpr[data][l];
+  RPL_FOR_LANES(rpl_exec(w), l) value[l / group * group + (w->vgpr[addr][l] + offset) / 4 % group] = w->vgpr[data][l];
   write_back(w, inst, dst, value);
   return 0;
 }
@@ -67,5 +67,46 @@ int rpl_swap_lanes(struct rpl_wave *w, int inst, int first, int second, int rows
       w->vgpr[first][l] = w->vgpr[second][l + rows];
       w->vgpr[second][l + rows] = moved;
     }
+  return 0;
+}
+
+int rpl_permute_rows(struct rpl_wave *w, int inst, int dst, int src, uint32_t low, uint32_t high, int crosses, int inactive, int bound_ctrl) {
+  (void)inst;
+  enum { ROW = 16, SELECTOR_BITS = 4 };
+  uint64_t lanes = rpl_exec(w), selectors = (uint64_t)high << 32 | low;
+  uint32_t before[RPL_LANES];
+  memcpy(before, w->vgpr[src], sizeof before);
+  RPL_FOR_LANES(lanes, l) {
+    uint64_t row = (l / ROW ^ (uint64_t)crosses) * ROW, from = row + (selectors >> l % ROW * SELECTOR_BITS & (ROW - 1));
+    if (inactive || lanes >> from & 1) w->vgpr[dst][l] = before[from];
+    else if (bound_ctrl) w->vgpr[dst][l] = 0;
+  }
+  return 0;
+}
+
+static int offset_by(uint32_t m0, int which) {
+  enum { PART = 0x3ff, HIGH = 16 };
+  switch (which) {
+    case RPL_BY_M0: return (int)(m0 & 0xffff);
+    case RPL_BY_M0_LOW: return (int)(m0 & PART);
+    case RPL_BY_M0_HIGH: return (int)(m0 >> HIGH & PART);
+    default: return 0;
+  }
+}
+
+// Registers beyond the allocated ones: hardware reads v0 and ignores writes.
+int rpl_relative_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_by, int from_by, int swaps) {
+  (void)inst;
+  enum { M0 = 124, ARCHITECTURAL_ROWS = 256 };
+  uint32_t m0 = w->sgpr[M0];
+  to += offset_by(m0, to_by);
+  if (from >= 0) from += offset_by(m0, from_by);
+  if (from >= ARCHITECTURAL_ROWS) from = 0;
+  RPL_FOR_LANES(rpl_exec(w), l) {
+    uint32_t moved = from < 0 ? value : w->vgpr[from][l];
+    if (to >= ARCHITECTURAL_ROWS) continue;
+    if (swaps) w->vgpr[from][l] = w->vgpr[to][l];
+    w->vgpr[to][l] = moved;
+  }
   return 0;
 }

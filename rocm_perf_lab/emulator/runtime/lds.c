@@ -262,8 +262,8 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
   }
   trace_cycles(w, inst, count_cycles(w, inst, address, lanes, is64 ? 2 : 1));
   // The first operand is the comparand of DS_CMPST or the mask of DS_MSKOR, the second the new bits.
-  int value = op == RPL_CMPSWAP ? data1 : data;
-  int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR || op == RPL_WRAP ? data1 : -1;
+  int value = rpl_compares(op) ? data1 : data;
+  int other = rpl_compares(op) ? data : op == RPL_MSKOR || op == RPL_WRAP ? data1 : -1;
   RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, value, other, w->lds + address[l], l, op, is64, returns, 0);
   return 0;
 }

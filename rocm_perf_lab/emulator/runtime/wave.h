@@ -59,7 +59,7 @@ enum rpl_kind { RPL_U8 = 0, RPL_I8 = 1, RPL_U16 = 2, RPL_I16 = 3, RPL_B32 = 4 /*
 enum rpl_address { RPL_ADDR_VGPR64 = 0, RPL_ADDR_SGPR_PLUS_VGPR32 = 1, RPL_ADDR_FLAT = 2 };
 enum rpl_atomic { RPL_SWAP, RPL_CMPSWAP, RPL_ADD, RPL_SUB, RPL_SMIN, RPL_UMIN, RPL_SMAX, RPL_UMAX, RPL_AND, RPL_OR,
                   RPL_XOR, RPL_INC, RPL_DEC, RPL_FADD, RPL_FMIN, RPL_FMAX, RPL_RSUB, RPL_PK_ADD_F16, RPL_PK_ADD_BF16,
-                  RPL_MSKOR, RPL_WRAP };
+                  RPL_MSKOR, RPL_WRAP, RPL_FCMPSWAP, RPL_CSUB };
 
 // address = base + offset (+ VGPR), as `mode` says.
 int rpl_global_load(struct rpl_wave *w, int inst, int dst, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords);
@@ -68,13 +68,14 @@ int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr,
 // scratch address of a lane = (addr < 0 ? 0 : vgpr[addr]) + saddr + offset, within its own scratch.
 int rpl_scratch_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
 int rpl_scratch_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
-// MUBUF; RPL_PRIVATE_RESOURCE is the upper half of the base address of the resource of scratch. srsrc = first SGPR of the resource; vindex or voffset < 0: not used.
+// MUBUF; RPL_PRIVATE_RESOURCE is the upper half of the base address of the resource of scratch. srsrc = first SGPR of the
+// resource, with RPL_RANGE_SELECT if it selects how it checks ranges; vindex or voffset < 0: not used.
 int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int op, int is64, int returns);
 // Typed: `components` values in whole registers, in pairs of halves, or in an upper half; `format` is data | number << 4 of
 // the instruction, or -1 for the resource's.
-enum { RPL_PRIVATE_RESOURCE = 0xfffe };
+enum { RPL_PRIVATE_RESOURCE = 0xfffe, RPL_RANGE_SELECT = 1 << 8 };
 enum rpl_packing { RPL_FORMAT_32, RPL_FORMAT_D16, RPL_FORMAT_D16_HI, RPL_FORMAT_CLEARS = 4 /* halves that are not loaded */ };
 int rpl_format_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
 int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
@@ -102,8 +103,9 @@ int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data
 // Adds or subtracts the number of active lanes at the LDS address in M0; all of them receive the old value.
 int rpl_lds_append(struct rpl_wave *w, int inst, int dst, uint32_t offset, int subtracts);
 // Lane permutations of the LDS unit: no memory, no LDS bounds.
-int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
-int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
+// `group`: lanes among which data moves.
+int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group);
+int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group);
 int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset);
 // A fence between workgroups: BUFFER_WBL2 releases, BUFFER_INV acquires. Only the checks use it.
 int rpl_fence(struct rpl_wave *w, int inst, int release);
@@ -134,7 +136,15 @@ void rpl_set_rounding(struct rpl_wave *w, int first_bit);
 int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes);
 // V_PERMLANE16_SWAP and 32: exchanges the first `rows` lanes of each 2 * `rows` of one row with the others of another row.
 int rpl_swap_lanes(struct rpl_wave *w, int inst, int first, int second, int rows);
-uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
+// `inactive`: lanes outside of EXEC are sources too.
+uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl, int inactive);
+// DPP within groups of eight lanes: three bits of `selectors` for each.
+uint64_t rpl_dpp8(struct rpl_wave *w, int dst, int src, int selectors, int inactive);
+// V_PERMLANE16: four bits of `selectors` for each of 16 lanes; `crosses`: from the other row of the pair.
+int rpl_permute_rows(struct rpl_wave *w, int inst, int dst, int src, uint32_t low, uint32_t high, int crosses, int inactive, int bound_ctrl);
+// V_MOVREL: a move (or `swaps`) between rows to which a part of M0 is added, as enum rpl_relative says; `value` if from < 0.
+enum rpl_relative { RPL_ABSOLUTE, RPL_BY_M0, RPL_BY_M0_LOW, RPL_BY_M0_HIGH };
+int rpl_relative_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_by, int from_by, int swaps);
 
 // ---- trace for the timing engine ----------------------------------------------------------------------------------
 // A sampled wavefront appends 64-bit words: tag << 56 | payload.

@@ -34,6 +34,11 @@ _UNSCALED = 127
 """Exponent of the scale 1."""
 _BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
 _PAIR_BITS = 64
+_WHOLE, _LOW, _HIGH = 1, 2, 3
+"""enum rpl_relative."""
+_RELATIVE = {"V_MOVRELD_B32": (_WHOLE, 0), "V_MOVRELS_B32": (0, _WHOLE), "V_MOVRELSD_B32": (_WHOLE, _WHOLE),
+             "V_MOVRELSD_2_B32": (_HIGH, _LOW), "V_SWAPREL_B32": (_HIGH, _LOW)}  # fmt: skip
+"""Parts of M0 that are added to the destination and to the source."""
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
 
@@ -67,6 +72,10 @@ def _emit(state: BlockState, instruction: Instruction) -> None:
         _swap_lanes(state, instruction, int(swap[1]))
     elif name in ELEMENT_CONVERSIONS:
         convert_elements(state, instruction)
+    elif name.startswith("V_PERMLANE"):
+        _permute_rows(state, instruction)
+    elif name in _RELATIVE:
+        _move_relative(state, instruction)
     elif instruction.variant.startswith("DPP"):
         _with_permuted_source(state, instruction)
     else:
@@ -251,17 +260,54 @@ def _matrix_rows(instruction: Instruction) -> tuple[int, int, int]:
     return FIRST_AGPR_ROW if instruction.bits(15, 15) else 0, a_row, b_row
 
 
+def _permute_rows(state: BlockState, instruction: Instruction) -> None:
+    """Emit V_PERMLANE16_B32 or V_PERMLANEX16_B32; op_sel holds two flags."""
+    fields = instruction.fields
+    if fields["src0"] < FIRST_VGPR:
+        raise UnsupportedSemantics("a scalar source")
+    low, high = (read_source(state, instruction, fields[name], _WORD) for name in ("src1", "src2"))
+    state.count_vector()
+    state.close_group()
+    target, source, opsel = fields["vdst"] % FIRST_VGPR, fields["src0"] % FIRST_VGPR, fields["opsel"]
+    crosses = int("X16" in instruction.mnemonic)
+    call_runtime(state, "rpl_permute_rows", instruction, target, source, low, high, crosses, opsel & 1, opsel >> 1 & 1)
+
+
+def _move_relative(state: BlockState, instruction: Instruction) -> None:
+    """Emit V_MOVREL or V_SWAPREL: M0 is added to the number of the source, of the destination, or of both."""
+    fields, name = instruction.fields, instruction.mnemonic
+    if instruction.variant.startswith(("SDWA", "DPP")):
+        raise UnsupportedSemantics("indexed registers in such an instruction")
+    to_by, from_by = _RELATIVE[name]
+    source = fields["src0"]
+    if from_by and source < FIRST_VGPR:
+        raise UnsupportedSemantics("an indexed scalar source")
+    value = constant(0) if source >= FIRST_VGPR else read_source(state, instruction, source, _WORD)
+    state.count_vector()
+    state.close_group()
+    row = source - FIRST_VGPR if source >= FIRST_VGPR else _NO_ROW
+    swaps = int(name == "V_SWAPREL_B32")
+    target = fields["vdst"] % FIRST_VGPR
+    call_runtime(state, "rpl_relative_move", instruction, target, row, value, to_by, from_by, swaps)
+
+
 def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
     """Emit a DPP instruction: move lanes of src0 to a temporary row and mask lanes without a source out of EXEC."""
     fields = instruction.fields
     state.close_group()
     state.store_scalars()
-    state.names.declare("declare i64 @rpl_dpp(ptr, i32, i32, i32, i32, i32, i32)")
     for i in range(max(1, instruction.operands.get("src0", _WORD).bits // 32)):
-        arguments = (FIRST_TEMP_ROW + i, fields["vsrc0"] % FIRST_VGPR + i, fields["dpp"], fields["row_mask"], fields["bank_mask"])
-        given = ", ".join(f"i32 {a}" for a in (*arguments, fields["bc"]))
+        rows = (FIRST_TEMP_ROW + i, fields["vsrc0"] % FIRST_VGPR + i)
+        if instruction.variant == "DPP8":
+            function, arguments = "rpl_dpp8", (*rows, fields["lane_sel"], fields["fi"])
+        else:
+            if fields["dpp"] in instruction.isa.absent_dpp:
+                raise UnsupportedSemantics(f"DPP control {fields['dpp']:#x}")
+            masks = (fields["row_mask"], fields["bank_mask"], fields["bc"], fields.get("fi", 0))
+            function, arguments = "rpl_dpp", (*rows, fields["dpp"], *masks)
+        state.names.declare(f"declare i64 @{function}(ptr{', i32' * len(arguments)})")
         enabled = state.names.fresh()
-        state.lines.append(f"{enabled} = call i64 @rpl_dpp(ptr %wave, {given})")
+        state.lines.append(f"{enabled} = call i64 @{function}(ptr %wave, {', '.join(f'i32 {a}' for a in arguments)})")
     execute = state.read_mask(EXEC)
     builder = state.scalar_builder
     narrowed = builder.binary("&", execute, Value(enabled, "u", 64))

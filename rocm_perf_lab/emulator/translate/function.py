@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 FUNCTION_NAME = "kernel"
 _WITHOUT_EFFECT = frozenset(
     {"S_WAITCNT", "S_NOP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_INCPERFLEVEL", "S_DECPERFLEVEL", "S_TTRACEDATA",
-     "S_CODE_END", "S_SENDMSG", "S_WAKEUP", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE",
-     "V_CLREXCP", "DS_NOP", *(f"S_CBRANCH_CDBG{which}" for which in ("SYS", "USER", "SYS_OR_USER", "SYS_AND_USER"))}
+     "S_CODE_END", "S_SENDMSG", "S_INST_PREFETCH", "S_WAIT_IDLE", "S_WAITCNT_DEPCTR", "S_TTRACEDATA_IMM", "S_VERSION",
+     "S_WAITCNT_VSCNT", "S_WAITCNT_EXPCNT", "S_GL1_INV", "S_WAKEUP", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE",
+     "V_CLREXCP", "V_PIPEFLUSH", "DS_NOP",
+     *(f"S_CBRANCH_CDBG{which}" for which in ("SYS", "USER", "SYS_OR_USER", "SYS_AND_USER"))}
 )  # fmt: skip
 """Waits, hints, and branches on flags that only debuggers set."""
 
@@ -50,7 +52,8 @@ def kernel_ir(program: Program, shared: SharedOperations | None = None, in_place
     marks = ProbeMarks(program)
     for block in program.blocks:
         called = None if block.index in in_place else shared
-        _translate_block(program, block, BlockState(names, lines, modes[block.index], called, wave_size=program.isa.wave_size), marks)
+        state = BlockState(names, lines, modes[block.index], called, wave_size=program.isa.wave_size)
+        _translate_block(program, block, state, marks)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = [
         *_dispatcher(program, names),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
+from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0, NULL
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _ADDRESS_VGPR64, _ADDRESS_SGPR, _ADDRESS_FLAT = 0, 1, 2
-_NO_SADDR = 0x7F
+_RANGE_SELECT = 1 << 8
+"""Added to the first register of a resource that selects how it checks ranges."""
 _LOADED_ROW = FIRST_TEMP_ROW
 _D16_LOW, _D16_HIGH, _D16_CLEARS = 8, 16, 32
 _KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "SSHORT": (3, 1), "SHORT": (2, 1),
@@ -26,7 +27,7 @@ _KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "S
 """enum rpl_kind and dwords by part of the mnemonic."""
 _ATOMICS = {"SWAP": 0, "CMPSWAP": 1, "ADD": 2, "SUB": 3, "SMIN": 4, "UMIN": 5, "SMAX": 6, "UMAX": 7, "AND": 8, "OR": 9,
             "XOR": 10, "INC": 11, "DEC": 12, "ADD_F32": 13, "ADD_F64": 13, "MIN_F64": 14, "MAX_F64": 15,
-            "PK_ADD_F16": 17, "PK_ADD_BF16": 18}  # fmt: skip
+            "PK_ADD_F16": 17, "PK_ADD_BF16": 18, "FMIN": 14, "FMAX": 15, "FCMPSWAP": 21, "CSUB": 22}  # fmt: skip
 """enum rpl_atomic."""
 _LDS_ATOMICS = {"ADD": 2, "SUB": 3, "RSUB": 16, "INC": 11, "DEC": 12, "AND": 8, "OR": 9, "XOR": 10, "WRXCHG": 0,
                 "MSKOR": 19, "CMPST": 1, "WRAP": 20}  # fmt: skip
@@ -46,7 +47,8 @@ _SCALAR_ACCESS = re.compile(r"S_(BUFFER_)?(?:(LOAD|STORE)_DWORD(?:X(\d+))?|(ATOM
 _SCALAR_CACHE = frozenset(
     {"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL", "S_DCACHE_DISCARD", "S_DCACHE_DISCARD_X2"}
 )
-_FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0, "BUFFER_INVL2": 0, "BUFFER_WBINVL1": 0, "BUFFER_WBINVL1_VOL": 0}
+_FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0, "BUFFER_INVL2": 0, "BUFFER_WBINVL1": 0, "BUFFER_WBINVL1_VOL": 0,
+           "BUFFER_GL0_INV": 0, "BUFFER_GL1_INV": 0}  # fmt: skip
 """Release and acquire, which only the checks need: memory is coherent here."""
 
 
@@ -86,10 +88,7 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
     match = _SCALAR_ACCESS.match(name)
     if match is None:
         raise UnsupportedSemantics("scalar access to scratch")
-    offset: Value = constant(_signed(fields["offset"], 21), 64) if fields["imm"] else constant(0, 64)
-    if fields["soffset_en"] or not fields["imm"]:
-        register = fields["soffset"] if fields["soffset_en"] else fields["offset"] & 0x7F
-        offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
+    offset = _scalar_offset(state, instruction)
     place: tuple[int | Value, ...]
     if match[1]:
         helper, place = "rpl_scalar_buffer", (fields["sbase"], builder.resize(offset, 32))
@@ -107,12 +106,26 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
         state.forget(data, 1 + is64)
 
 
+def _scalar_offset(state: BlockState, instruction: Instruction) -> Value:
+    """Return the sum of the immediate offset and of that in a register."""
+    fields, builder = instruction.fields, state.scalar_builder
+    has_immediate = bool(fields.get("imm", 1))
+    offset: Value = constant(_signed(fields["offset"], 21), 64) if has_immediate else constant(0, 64)
+    if fields.get("soffset_en", fields["soffset"] != NULL) or not has_immediate:
+        register = fields["soffset"] if has_immediate or fields["soffset_en"] else fields["offset"] & 0x7F
+        offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
+    return offset
+
+
 def _global(state: BlockState, instruction: Instruction) -> None:
-    offset = _signed(instruction.bits(12, 0), 13) if instruction.encoding == "GLOBAL" else instruction.bits(11, 0)
+    offset_bits = instruction.isa.flat_offset_bits
+    offset = _signed(instruction.raw, offset_bits)
+    if instruction.encoding == "FLAT":
+        offset &= (1 << offset_bits - 1) - 1
     base: Value = constant(0, 64)
     mode = _ADDRESS_FLAT if instruction.encoding == "FLAT" else _ADDRESS_VGPR64
     saddr = instruction.bits(54, 48)
-    if instruction.encoding == "GLOBAL" and saddr != _NO_SADDR:
+    if instruction.encoding == "GLOBAL" and saddr not in instruction.isa.no_address_register:
         base, mode = state.read64(saddr), _ADDRESS_SGPR
     operation = instruction.mnemonic.partition("_")[2]
     target, data, address = _rows(instruction)
@@ -135,10 +148,11 @@ def _global(state: BlockState, instruction: Instruction) -> None:
 def _scratch(state: BlockState, instruction: Instruction) -> None:
     target, data, address = _rows(instruction)
     saddr = instruction.bits(54, 48)
-    base = state.read32(saddr) if saddr != _NO_SADDR else constant(0)
-    has_row = instruction.bits(13, 13) if instruction.isa.architected_scratch else saddr == _NO_SADDR
+    none = instruction.isa.no_address_register
+    base = state.read32(saddr) if saddr not in none else constant(0)
+    has_row = instruction.bits(13, 13) if instruction.isa.architected_scratch else saddr == none[0]
     row = address if has_row else -1
-    offset = _signed(instruction.bits(12, 0), 13)
+    offset = _signed(instruction.raw, instruction.isa.flat_offset_bits)
     operation = instruction.mnemonic.partition("_")[2]
     if _loads_into_lds(instruction):
         _, kind, dwords = _access(operation.replace("LDS_", ""), instruction.isa)
@@ -153,12 +167,16 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
 def _buffer(state: BlockState, instruction: Instruction) -> None:
     """Emit MUBUF and MTBUF."""
     is_typed = instruction.encoding == "MTBUF"
-    data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.bits(55, 55) else 0)
+    if instruction.fields.get("tfe"):
+        raise UnsupportedSemantics("TFE")
+    data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.fields.get("acc") else 0)
     vaddr = instruction.bits(39, 32)
     has_index, has_offset = instruction.bits(13, 13), instruction.bits(12, 12)
     index_row = vaddr if has_index else -1
     offset_row = (vaddr + (1 if has_index else 0)) if has_offset else -1
     resource, offset = instruction.bits(52, 48) * 4, instruction.bits(11, 0)
+    if instruction.isa.selects_range_check:
+        resource |= _RANGE_SELECT
     scalar = read_source(state, instruction, instruction.bits(63, 56), _WORD)
     place = (resource, index_row, offset_row, scalar, offset)
     operation = instruction.mnemonic.partition("_")[2]
@@ -169,6 +187,8 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
     into_lds = not is_typed and instruction.bits(16, 16)
     row = _LOADED_ROW if into_lds else data
     typed = _TYPED.match(operation)
+    if typed is not None and instruction.isa.selects_range_check:
+        raise UnsupportedSemantics("formats of buffers")
     if typed is not None:
         form, count = instruction.bits(25, 19) if is_typed else -1, len(typed[3])
         helper = f"rpl_format_{typed[1].lower()}"
@@ -199,13 +219,15 @@ def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: 
 
 
 def _lds(state: BlockState, instruction: Instruction) -> None:
-    accumulator = FIRST_AGPR_ROW if instruction.bits(25, 25) else 0
+    if instruction.fields["gds"]:
+        raise UnsupportedSemantics("global data share")
+    accumulator = FIRST_AGPR_ROW if instruction.fields.get("acc") else 0
     target, data1, data0 = (instruction.bits(high, high - 7) + accumulator for high in (63, 55, 47))
     address, offset0, offset1 = instruction.bits(39, 32), instruction.bits(7, 0), instruction.bits(15, 8)
     offset = offset0 | offset1 << 8
     permutes = {
-        "DS_BPERMUTE_B32": ("rpl_bpermute", (target, address, data0, offset)),
-        "DS_PERMUTE_B32": ("rpl_permute", (target, address, data0, offset)),
+        "DS_BPERMUTE_B32": ("rpl_bpermute", (target, address, data0, offset, instruction.isa.lanes_per_permutation)),
+        "DS_PERMUTE_B32": ("rpl_permute", (target, address, data0, offset, instruction.isa.lanes_per_permutation)),
         "DS_SWIZZLE_B32": ("rpl_swizzle", (target, address, offset)),
     }
     if instruction.mnemonic in permutes:
@@ -260,7 +282,7 @@ def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[st
 
 def _rows(instruction: Instruction) -> tuple[int, int, int]:
     """Return the vdst, data and address rows of GLOBAL, FLAT and SCRATCH."""
-    accumulator = FIRST_AGPR_ROW if instruction.bits(55, 55) else 0
+    accumulator = FIRST_AGPR_ROW if instruction.fields.get("acc") else 0
     return instruction.bits(63, 56) + accumulator, instruction.bits(47, 40) + accumulator, instruction.bits(39, 32)
 
 
@@ -299,7 +321,9 @@ def _lds_atomic(mnemonic: str) -> tuple[int, int]:
         return (17 if kind == "F" else 18), 0
     if name in ("MIN", "MAX"):
         return {"U": 5, "I": 4, "F": 14}[kind] + ((2 if kind != "F" else 1) if name == "MAX" else 0), int(bits == 64)
-    return (13 if kind == "F" else _LDS_ATOMICS[name]), int(bits == 64)
+    if kind == "F":
+        return (21 if name == "CMPST" else 13), int(bits == 64)
+    return _LDS_ATOMICS[name], int(bits == 64)
 
 
 def _signed(value: int, bits: int) -> int:

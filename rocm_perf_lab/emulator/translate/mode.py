@@ -22,6 +22,8 @@ ROUND_F32, ROUND_F64, DENORMALS_F32, DENORMALS_F64 = 0, 2, 4, 6
 """First bits of two-bit fields; those of float64 apply to float16 as well."""
 DX10_CLAMP, IEEE, FP16_OVERFLOW, REGISTER_INDEXING = 8, 9, 23, 27
 _ALL = 0xFFFFFFFF
+MODE_FIELDS = {"S_ROUND_MODE": (ROUND_F32, 4), "S_DENORM_MODE": (DENORMALS_F32, 4)}
+"""First bit and number of bits that an instruction sets."""
 _INDEXING = ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF")
 
 
@@ -46,21 +48,28 @@ class ModeRegister:
         if instruction.mnemonic in _INDEXING:
             bit, is_on = 1 << REGISTER_INDEXING, instruction.mnemonic.endswith("ON")
             return ModeRegister(self.value & ~bit | (bit if is_on else 0), self.known | bit)
+        if instruction.mnemonic in MODE_FIELDS:
+            offset, size = MODE_FIELDS[instruction.mnemonic]
+            return self._with(offset, size, instruction.fields["simm16"])
         if not instruction.mnemonic.startswith("S_SETREG"):
             return self
         register, offset, size = register_field(instruction)
         if register != MODE_REGISTER:
             return self
-        mask = ((1 << size) - 1) << offset
         if "literal" not in instruction.fields:
+            mask = ((1 << size) - 1) << offset
             return ModeRegister(self.value & ~mask, self.known & ~mask)
-        return ModeRegister(self.value & ~mask | instruction.fields["literal"] << offset & mask, self.known | mask)
+        return self._with(offset, size, instruction.fields["literal"])
+
+    def _with(self, offset: int, size: int, bits: int) -> ModeRegister:
+        mask = ((1 << size) - 1) << offset
+        return ModeRegister(self.value & ~mask | bits << offset & mask, self.known | mask)
 
 
 def modes_at_entry(program: Program) -> Mapping[int, ModeRegister]:
     """Return MODE at the start of each block, by block index."""
     start = ModeRegister(program.mode)
-    if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX")) for i in program.instructions):
+    if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX", *MODE_FIELDS)) for i in program.instructions):
         return dict.fromkeys((b.index for b in program.blocks), start)
     modes: dict[int, ModeRegister] = {}
     pending: list[tuple[BasicBlock, ModeRegister]] = [(program.block_at[program.entry], start)]

@@ -10,6 +10,7 @@ from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, M0, SGPRS, VCC, offset_of
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
+from rocm_perf_lab.emulator.translate.mode import MODE_FIELDS
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _CONSTANT_ZERO = 128
+HARDWARE_REGISTERS = ("zero", "status", "hw_id", "gpr_alloc", "lds_alloc", "sh_mem_bases", "xcc_id", "hw_id1", "shader_cycles")
+"""enum rpl_register."""
 _BIT_SEARCHES = {"S_FF1_I32": "cttz", "S_FLBIT_I32": "ctlz", "S_BCNT1_I32": "ctpop"}
 
 
@@ -40,10 +43,8 @@ class ScalarRegisters:
                 return state.read64(fields["sdst"]) if bits == 64 else state.read32(fields["sdst"])
             case "SCC":
                 return state.scc
-            case "EXEC":
-                return state.read64(EXEC)
-            case "VCC":
-                return state.read64(VCC)
+            case "EXEC" | "VCC":
+                return state.read_mask(EXEC if name == "EXEC" else VCC)
             case "M0":
                 return state.read32(M0)
             case "SIMM16":
@@ -87,6 +88,8 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
         _get_register(state, instruction)
     elif name in ("S_SETREG_B32", "S_SETREG_IMM32_B32"):
         _set_register(state, instruction)
+    elif name in MODE_FIELDS:
+        _set_mode(state, instruction, constant(instruction.fields["simm16"]), *MODE_FIELDS[name])
     elif name.startswith("S_SET_GPR_IDX"):
         set_index_mode(state, instruction)
     elif name == "S_SETVSKIP":
@@ -137,9 +140,10 @@ def _run_pseudocode(state: BlockState, instruction: Instruction) -> None:
         value = state.scalar_builder.resize(state.scalar_builder.raw(variables["D0"]), bits)
         state.write(instruction.fields["sdst"], value)
     if "EXEC" in assigned:
-        state.write(EXEC, state.scalar_builder.resize(variables["EXEC"], 64, signed=False))
+        bits = max(32, destination_bits(instruction))
+        state.write(EXEC, state.scalar_builder.resize(variables["EXEC"], bits, signed=False))
     if "VCC" in assigned:
-        state.write(VCC, state.scalar_builder.resize(variables["VCC"], 64, signed=False))
+        state.write_mask(VCC, variables["VCC"])
     if "M0" in assigned:
         state.write(M0, state.scalar_builder.resize(variables["M0"], 32, signed=False))
     if "SCC" in assigned:
@@ -199,7 +203,8 @@ def _get_register(state: BlockState, instruction: Instruction) -> None:
     register, offset, size = register_field(instruction)
     builder = state.scalar_builder
     if register != MODE_REGISTER:
-        call_runtime(state, "rpl_read_register", instruction, instruction.fields["sdst"], register, offset, size)
+        kind = HARDWARE_REGISTERS.index(dict(instruction.isa.hardware_registers).get(register, "zero"))
+        call_runtime(state, "rpl_read_register", instruction, instruction.fields["sdst"], kind, offset, size)
         state.forget(instruction.fields["sdst"], 1)
         return
     mode = state.load_mode()
@@ -211,12 +216,17 @@ def _set_register(state: BlockState, instruction: Instruction) -> None:
     register, offset, size = register_field(instruction)
     if register != MODE_REGISTER:
         return
-    state.close_group()
-    builder = state.scalar_builder
     if "literal" in instruction.fields:
         value: Value = constant(instruction.fields["literal"])
     else:
         value = state.read32(instruction.fields["sdst"])
+    _set_mode(state, instruction, value, offset, size)
+
+
+def _set_mode(state: BlockState, instruction: Instruction, value: Value, offset: int, size: int) -> None:
+    """Set a field of MODE."""
+    state.close_group()
+    builder = state.scalar_builder
     mask = ((1 << size) - 1) << offset
     placed = builder.binary("&", builder.binary("<<", value, constant(offset)), constant(mask))
     kept = builder.binary("&", state.load_mode(), constant(~mask))

@@ -118,6 +118,8 @@ def _write_results(operation: VectorOperation, compiler: SemanticsCompiler) -> N
     """Store D0 and the lane masks that the pseudo-code assigned."""
     target = operation.mask_register()
     for name, bits in compiler.masks.items():
+        if name != "EXEC" and "EXEC" in compiler.masks and operation.instruction.isa.compares_into_exec_only:
+            continue
         register = EXEC if name == "EXEC" else target
         if register is None:
             raise UnsupportedSemantics(f"per-lane assignment to {name}")
@@ -146,11 +148,15 @@ def _write_destination(operation: VectorOperation, value: Value) -> None:
         kept = builder.binary("&", group.read_row(row), constant(0xFFFF))
         upper = builder.binary("<<", builder.resize(raw, 32, signed=False), constant(16))
         group.write_row(row, builder.binary("|", kept, upper))
-    elif raw.bits == 16 and bits == 16 and _KEEPS_UPPER_HALF.fullmatch(instruction.mnemonic):
+    elif raw.bits == 16 and bits == 16 and _keeps_upper_half(instruction):
         kept = builder.binary("&", group.read_row(row), constant(0xFFFF0000))
         group.write_row(row, builder.binary("|", kept, builder.resize(raw, 32, signed=False)))
     else:
         group.write_row(row, builder.resize(raw, 32, signed=False))
+
+
+def _keeps_upper_half(instruction: Instruction) -> bool:
+    return instruction.isa.keeps_upper_halves or _KEEPS_UPPER_HALF.fullmatch(instruction.mnemonic) is not None
 
 
 def _writes_upper_half(instruction: Instruction, bits: int) -> bool:
