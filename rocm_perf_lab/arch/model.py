@@ -218,6 +218,8 @@ class EmulatorParameters(StrictModel):
     """SADDR of accesses without a scalar address. With several, only SCRATCH with the first one has a vector address."""
     lanes_per_permutation: int = 64
     """Lanes among which DS_PERMUTE and DS_BPERMUTE move data."""
+    getpc_opcode: int = 0x1C
+    """SOP1 opcode of S_GETPC_B64; that of S_SETPC_B64 follows."""
     absent_dpp: tuple[int, ...] = ()
     """Control words of DPP that the architecture lacks."""
     hardware_registers: dict[int, HardwareRegister] = {

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-_GETPC = 0xBE80_1C00
+CDNA_GETPC = 0x1C
+"""Opcode of S_GETPC_B64."""
+_SOP1, _OPCODE_SHIFT = 0xBE80_0000, 8
 _GETPC_MASK = 0xFF80_FFFF
 _ADD_WITH_LITERAL = 0x8000_FF00
 _SGPR_SHIFT = 16
@@ -21,7 +23,9 @@ _SGPR_MASK = 0x7F
 _WORD = 4
 
 
-def callable_functions(code: bytes, code_address: int, functions: Mapping[int, int], roots: Collection[int]) -> frozenset[int]:
+def callable_functions(
+    code: bytes, code_address: int, functions: Mapping[int, int], roots: Collection[int], getpc: int = CDNA_GETPC
+) -> frozenset[int]:
     """Return the addresses of functions that may run: `roots`, functions whose addresses they compute, and so on.
 
     Args:
@@ -29,11 +33,12 @@ def callable_functions(code: bytes, code_address: int, functions: Mapping[int, i
         code_address: Address of the section in the code object.
         functions: Size of each function in bytes, by address; includes kernels.
         roots: Kernels, and functions whose addresses are stored in data.
+        getpc: Opcode of S_GETPC_B64.
 
     Returns:
         All of `functions` if the code computes an address in another way.
     """
-    made = {address: _made_addresses(code, code_address, address, size) for address, size in functions.items()}
+    made = {address: _made_addresses(code, code_address, address, size, getpc) for address, size in functions.items()}
     found: set[int] = set()
     pending = [address for address in roots if address in functions]
     while pending:
@@ -48,14 +53,14 @@ def callable_functions(code: bytes, code_address: int, functions: Mapping[int, i
     return frozenset(found)
 
 
-def _made_addresses(code: bytes, code_address: int, start: int, size: int) -> frozenset[int] | None:
+def _made_addresses(code: bytes, code_address: int, start: int, size: int, getpc: int) -> frozenset[int] | None:
     """Return the addresses that a function computes, or None if an S_GETPC_B64 is not followed by the addition of a literal."""
     first = start - code_address
     body = code[first : first + size]
     words = struct.unpack(f"<{len(body) // _WORD}I", body[: len(body) // _WORD * _WORD])
     targets = set()
     for index, word in enumerate(words):
-        if word & _GETPC_MASK != _GETPC:
+        if word & _GETPC_MASK != _SOP1 | getpc << _OPCODE_SHIFT:
             continue
         low = word >> _SGPR_SHIFT & _SGPR_MASK
         if words[index + 1 : index + 2] != (_ADD_WITH_LITERAL | low << _SGPR_SHIFT | low,) or index + 2 >= len(words):

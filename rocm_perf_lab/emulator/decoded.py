@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
 
-_GETPC, _SETPC = 0xBE80_1C00, 0xBE80_1D00
+_SOP1, _OPCODE_SHIFT = 0xBE80_0000, 8
 _ADD, _ADD_CARRY = 0x8000_FF00, 0x8200_FF00
 _ADD_CARRY_INLINE = 0x8200_0000
 _ZERO, _MINUS_ONE = 0x80, 0xC1
@@ -155,7 +155,9 @@ class _Search:
                 raise
             self.missing[address] = error.what
             return None
-        target = _long_branch_target(self.code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
+        if instruction.mnemonic != "S_SETPC_B64":
+            return instruction
+        target = _long_branch_target(self.code, offset, address, self.isa.getpc_opcode)
         return instruction if target is None else replace(instruction, fields={**instruction.fields, "target": target})
 
 
@@ -207,7 +209,7 @@ def _instruction(
     )
 
 
-def _long_branch_target(code: bytes, offset: int, address: int) -> int | None:
+def _long_branch_target(code: bytes, offset: int, address: int, getpc_opcode: int) -> int | None:
     """Return the target of the S_SETPC_B64 at `offset` if it ends a long branch, else None.
 
     Compilers write long branches, beyond the range of 16 bits, as S_GETPC_B64, S_ADD_U32, S_ADDC_U32 and S_SETPC_B64 on one pair
@@ -217,6 +219,7 @@ def _long_branch_target(code: bytes, offset: int, address: int) -> int | None:
         code: Content of the text section.
         offset: Offset of the S_SETPC_B64 in the section.
         address: Address of the S_SETPC_B64.
+        getpc_opcode: Opcode of S_GETPC_B64, which precedes that of S_SETPC_B64.
     """
     if offset < 20:
         return None
@@ -224,7 +227,7 @@ def _long_branch_target(code: bytes, offset: int, address: int) -> int | None:
     low = setpc & 0xFF
     registers = low << _TARGET_SHIFT | low
     carried = registers + (1 << _TARGET_SHIFT) + 1
-    if setpc != _SETPC | low:
+    if setpc != _SOP1 | getpc_opcode + 1 << _OPCODE_SHIFT | low:
         return None
     getpc, add, distance, carry, high = struct.unpack("<5I", code[offset - 20 : offset])
     begin = address - 16
@@ -238,7 +241,7 @@ def _long_branch_target(code: bytes, offset: int, address: int) -> int | None:
         if carry not in upper:
             return None
         high = upper[carry]
-    if (getpc, add) != (_GETPC | low << _TARGET_SHIFT, _ADD | registers):
+    if (getpc, add) != (_SOP1 | getpc_opcode << _OPCODE_SHIFT | low << _TARGET_SHIFT, _ADD | registers):
         return None
     target = (begin + distance + (high << 32)) & _ADDRESS_MASK
     return target if target < 1 << 63 else None

@@ -100,7 +100,7 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     symbols = {s.address: s.size for s in elf.symbols.values() if s.address in in_section and s.size}
     stored = tuple(address for address in loaded.stored_addresses if address in in_section and address not in others)
     kernels = {k.entry_address: k.code_bytes for k in loaded.code_object.kernels if k.entry_address in in_section}
-    callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored]) - others
+    callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored], isa.getpc_opcode) - others
     functions = tuple(address for address in symbols if address in callable_)
     entries = tuple(dict.fromkeys((entry, *functions, *stored)))
     program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, isa, mode, ends)

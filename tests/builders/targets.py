@@ -22,7 +22,8 @@ def mi250x() -> Target:
 
 def target_of(architecture: str) -> Target:
     """Return one product of an emulated architecture."""
-    return load_target({"gfx90a": "mi250x", "gfx942": "mi300x", "gfx950": "mi355x"}[architecture])
+    products = {"gfx90a": "mi250x", "gfx942": "mi300x", "gfx950": "mi355x", "gfx1030": "rx6800xt"}
+    return load_target(products[architecture])
 
 
 def rx6800xt() -> Target:

@@ -38,6 +38,7 @@ class InstructionSet:
     flat_offset_bits: int
     no_address_register: tuple[int, ...]
     lanes_per_permutation: int
+    getpc_opcode: int
     absent_dpp: tuple[int, ...]
     hardware_registers: tuple[tuple[int, HardwareRegister], ...]
     wave_size: int
@@ -95,6 +96,7 @@ def instruction_set(architecture: str, wave_size: int | None = None) -> Instruct
         flat_offset_bits=found.emulator.flat_offset_bits,
         no_address_register=found.emulator.no_address_register,
         lanes_per_permutation=found.emulator.lanes_per_permutation,
+        getpc_opcode=found.emulator.getpc_opcode,
         absent_dpp=found.emulator.absent_dpp,
         hardware_registers=tuple(found.emulator.hardware_registers.items()),
         wave_size=wave_size or found.wave_sizes[0],
