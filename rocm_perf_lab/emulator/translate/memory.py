@@ -81,6 +81,8 @@ def translate_memory(state: BlockState, instruction: Instruction) -> None:
 def _scalar(state: BlockState, instruction: Instruction) -> None:
     name, fields, builder = instruction.mnemonic, instruction.fields, state.scalar_builder
     data = fields["sdata"]
+    if data == NULL:
+        raise UnsupportedSemantics("the null register as data")
     if name in ("S_MEMTIME", "S_MEMREALTIME"):
         call_runtime(state, "rpl_clock", instruction, data, state.last_index - instruction.index)
         state.forget(data, 2)

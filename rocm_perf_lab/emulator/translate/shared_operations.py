@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
-from rocm_perf_lab.emulator.structures import LANES, offset_of
+from rocm_perf_lab.emulator.structures import EXEC, LANES, NULL, offset_of
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, LITERAL, inline_constant, literal_constant
 from rocm_perf_lab.emulator.translate.state import BlockState
 
@@ -77,7 +77,7 @@ class SharedOperations:
             emit: Translates the canonical instruction.
             source0_row: Row that replaces src0.
         """
-        if instruction.variant.startswith("SDWA"):
+        if instruction.variant.startswith("SDWA") or _writes_absent_lanes(state, instruction):
             return False
         canonical, arguments = _canonical(instruction)
         literal = len(arguments) - 1 if "literal" in canonical and _reads_literal(instruction) else None
@@ -176,13 +176,18 @@ class _OperandState(BlockState):
         return self._scalars[register]
 
 
+def _writes_absent_lanes(state: BlockState, instruction: Instruction) -> bool:
+    """Return whether an instruction may write EXEC_HI of a wavefront of 32 lanes."""
+    return state.wave_size < LANES and instruction.fields.get("sdst") in (EXEC, EXEC + 1)
+
+
 def _canonical(instruction: Instruction) -> tuple[dict[str, int], list[_Argument]]:
     """Return the fields with canonical operands, and the arguments for them."""
     fields = dict(instruction.fields)
     arguments: list[_Argument] = []
     for name in _OPERANDS:
         number = fields.get(name)
-        if number is None:
+        if number is None or number == NULL:
             continue
         slot = len(arguments)
         if number >= FIRST_VGPR:

@@ -114,7 +114,9 @@ class BlockState:
         return Value(self._load32(register), "u", 32)
 
     def read64(self, register: int) -> Value:
-        """Return an SGPR pair."""
+        """Return an SGPR pair; NULL is zero."""
+        if register == NULL:
+            return constant(0, 64)
         self._settle_masks(register, 2)
         if register not in self._pairs:
             low, high = self._load32(register), self._load32(register + 1)
@@ -149,7 +151,9 @@ class BlockState:
         self.write(register, self.scalar_builder.resize(value, self.wave_size, signed=False))
 
     def write(self, register: int, value: Value) -> None:
-        """Set an SGPR, or a pair if the value has 64 bits."""
+        """Set an SGPR, or a pair if the value has 64 bits; nothing is written to NULL."""
+        if register == NULL:
+            return
         raw = self.scalar_builder.raw(value)
         if raw.bits <= 32:
             self._settle_masks(register, 1)
@@ -229,8 +233,8 @@ class BlockState:
 
     def _write32(self, register: int, operand: str) -> None:
         self._masks.pop(register, None)
-        if register == NULL or (register == EXEC + 1 and self.wave_size < LANES):
-            operand = "0"  # no register; or lanes that do not exist
+        if register == EXEC + 1 and self.wave_size < LANES:
+            operand = "0"  # of lanes that do not exist
         self._scalars[register] = operand
         self._dirty.add(register)
         self._pairs.pop(register, None)

@@ -9,7 +9,7 @@ from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.structures import EXEC
+from rocm_perf_lab.emulator.structures import EXEC, NULL
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
 from rocm_perf_lab.emulator.translate.division import SHORTCUTS
 from rocm_perf_lab.emulator.translate.float_modes import (
@@ -121,6 +121,8 @@ def _write_results(operation: VectorOperation, compiler: SemanticsCompiler) -> N
         if name != "EXEC" and "EXEC" in compiler.masks and operation.instruction.isa.compares_into_exec_only:
             continue
         register = EXEC if name == "EXEC" else target
+        if register == NULL:
+            continue
         if register is None:
             raise UnsupportedSemantics(f"per-lane assignment to {name}")
         operation.group.write_mask(register, bits)

@@ -101,7 +101,7 @@ extern "C" __global__ void global_floats(const float* x, float* out, const doubl
   __hip_atomic_exchange(&out[5], 3.5f, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-#ifndef __gfx90a__
+#if !defined(__gfx90a__) && !defined(__GFX10__)
 typedef _Float16 half2v __attribute__((ext_vector_type(2)));
 typedef short short2v __attribute__((ext_vector_type(2)));
 extern "C" __global__ void packed_floats(half2v* h, short2v* b, const _Float16* x) {

@@ -14,6 +14,7 @@ extern "C" __global__ void reduce_lds(const float* x, float* out) {
   if (threadIdx.x == 0) out[blockIdx.x] = part[0];
 }
 
+#ifndef __GFX10__  // wavefronts of 64 lanes
 extern "C" __global__ void reduce_dpp(const int* x, int* out) {
   int v = x[blockIdx.x * 64 + threadIdx.x];
   v += moved<0x111>(0, v);               // row_shr:1
@@ -89,14 +90,15 @@ extern "C" __global__ void waterfall(const int* keys, int* out) {  // one turn f
     }
   }
 }
+#endif
 
 __device__ float block_sum(float v, float* scratch) {
-  for (int mask = 32; mask; mask >>= 1) v += __shfl_xor(v, mask);
+  for (int mask = 16; mask; mask >>= 1) v += __shfl_xor(v, mask);
   __syncthreads();
-  if ((threadIdx.x & 63) == 0) scratch[threadIdx.x >> 6] = v;
+  if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = v;
   __syncthreads();
   float sum = 0;
-  for (int i = 0; i < (int)(blockDim.x >> 6); i++) sum += scratch[i];
+  for (int i = 0; i < (int)(blockDim.x >> 5); i++) sum += scratch[i];
   return sum;
 }
 
@@ -119,7 +121,7 @@ extern "C" __global__ void softmax(const float* in, float* out, int n) {
 }
 
 extern "C" __global__ void layernorm(const float* in, const float* gamma, const float* beta, float* out, int n) {
-  __shared__ float part[4];
+  __shared__ float part[8];
   const float* row = in + blockIdx.x * n;
   float sum = 0, squares = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];
@@ -176,6 +178,7 @@ extern "C" __global__ void divergent_barriers(const int* in, int* out) {
   out[t] = acc;
 }
 
+#ifndef __GFX10__
 extern "C" __global__ void permutes(const int* x, int* out) {
   int l = threadIdx.x, v = x[l];
   int written = v;
@@ -190,3 +193,4 @@ extern "C" __global__ void permutes(const int* x, int* out) {
   out[l + 448] = __builtin_amdgcn_alignbyte(v, x[63 - l], 3);
   out[l + 512] = __builtin_amdgcn_alignbit(v, x[63 - l], l & 31);
 }
+#endif
