@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.toolchain.cdna_assembly import cdna_text
+from rocm_perf_lab.toolchain.instruction_tables import NotAnInstruction, instruction_tables
+from rocm_perf_lab.toolchain.rdna_assembly import assembly_text
 
 if TYPE_CHECKING:
     from rocm_perf_lab.arch.model import InstructionDecoder, OwnOpcode
@@ -17,8 +19,10 @@ _SCALES = b"\xac\xd3"
 _MTBUF = 0b111010
 
 
-def decode_instruction(code: bytes, decoder: InstructionDecoder) -> tuple[str, int]:
+def decode_instruction(code: bytes, decoder: InstructionDecoder, wave_size: int = 64) -> tuple[str, int]:
     """Return text and size in bytes of the first instruction in `code`; `.long` for bytes that do not decode."""
+    if decoder.own_tables:
+        return _decode_by_tables(code, decoder, wave_size)
     longest = _LONGEST_INSTRUCTION if code[2:4] == _SCALES else _USUAL_INSTRUCTION
     try:
         instruction, name = _decoded(code[:longest].ljust(longest, b"\0"), decoder)
@@ -48,6 +52,15 @@ def _decoded(window: bytes, decoder: InstructionDecoder) -> tuple[Any, str]:
         return typed, typed.op.name.lower()
     instruction: Any = decode_inst(window, decoder.tables)
     return instruction, instruction.op.name.lower()
+
+
+def _decode_by_tables(code: bytes, decoder: InstructionDecoder, wave_size: int) -> tuple[str, int]:
+    tables = instruction_tables(decoder.tables)
+    try:
+        instruction = tables.decode(code)
+    except NotAnInstruction:
+        return f".long {int.from_bytes(code[:_DWORD], 'little'):#010x}", min(_DWORD, len(code))
+    return assembly_text(instruction, tables, decoder, wave_size), instruction.size
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """Disassembly of kernels: `disassemble(code_object, symbol) -> tuple[AssemblyLine, ...]`.
 
-llvm-objdump is used if it is installed and knows the processor; otherwise tinygrad's instruction tables are used for
-architectures with a `decoder` in `arch/*.yaml`.
+llvm-objdump is used if it is installed and knows the processor; otherwise the instruction tables of architectures with a
+`decoder` in `arch/*.yaml` are used.
 """
 
 from __future__ import annotations
@@ -108,6 +108,6 @@ def _decode_all(code_object: CodeObject, kernel: KernelMetadata, decoder: Instru
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
     position = 0
     while position < len(code):
-        text, size = decode_instruction(code[position:], decoder)
+        text, size = decode_instruction(code[position:], decoder, kernel.wavefront_size)
         yield AssemblyLine(kernel.entry_address + position, code[position : position + size], text)
         position += size

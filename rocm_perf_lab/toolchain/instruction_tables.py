@@ -41,6 +41,8 @@ class _EncodingFile(StrictModel):
     encodings: dict[str, _Encoding]
     variants: dict[str, dict[str, str]]
     refused: dict[str, str]
+    hardware_registers: dict[int, str]
+    buffer_formats: str
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,10 @@ class InstructionTables:
     refused: Mapping[str, tuple[int, int]]
     dispatch: tuple[tuple[_Layout, ...], ...]
     """Layouts by the highest bits of the first word."""
+    hardware_registers: Mapping[int, str]
+    """Names of the registers of S_GETREG and S_SETREG."""
+    buffer_formats: tuple[str, ...]
+    """Names of the formats of MTBUF instructions: `32_FLOAT`; the first has number 1."""
 
     def rows(self) -> tuple[TableRow, ...]:
         """Return all opcodes."""
@@ -190,7 +196,10 @@ def instruction_tables(name: str) -> InstructionTables:
     content = _EncodingFile.model_validate(load_yaml(path.read_text(encoding="utf-8")))
     layouts = tuple(_layout(encoding, described) for encoding, described in content.encodings.items())
     by_length = sorted(layouts, key=lambda layout: layout.prefix[1])
+    formats = (line.split() for line in content.buffer_formats.splitlines())
     return InstructionTables(
+        hardware_registers=content.hardware_registers,
+        buffer_formats=tuple(f"{components}_{kind}" for components, *kinds in formats for kind in kinds),
         layouts=layouts,
         variants={name: tuple(_field(*row) for row in fields.items()) for name, fields in content.variants.items()},
         refused={what: _prefix(prefix) for what, prefix in content.refused.items()},

@@ -94,9 +94,9 @@ def test_the_tables_agree_with_llvm_instruction_by_instruction(tmp_path: Path) -
 
 
 def test_a_processor_without_tables_asks_for_llvm(tmp_path: Path) -> None:
-    code_object = build_hip('extern "C" __global__ void nothing() {}', tmp_path, architecture="gfx1030").code_object
+    code_object = build_hip('extern "C" __global__ void nothing() {}', tmp_path, architecture="gfx1100").code_object
 
-    with pytest.raises(DisassemblyError, match=r"gfx1030(.|\n)*llvm-objdump"):
+    with pytest.raises(DisassemblyError, match=r"gfx1100(.|\n)*llvm-objdump"):
         disassemble(code_object, "nothing", search=NO_TOOLS)
 
 

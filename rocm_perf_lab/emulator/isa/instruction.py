@@ -48,7 +48,7 @@ class Instruction:
     @property
     def text(self) -> str:
         """Assembly text, for messages."""
-        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), self.isa.decoder)
+        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), self.isa.decoder, self.isa.wave_size)
         return text if size == self.size and not text.startswith(".long") else self.mnemonic.lower()
 
     @property
