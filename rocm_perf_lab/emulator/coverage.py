@@ -17,14 +17,17 @@ from rocm_perf_lab.emulator.isa.instruction import MODE_REGISTER
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.program import Program, decode_program
 from rocm_perf_lab.emulator.translate.function import kernel_ir
+from rocm_perf_lab.toolchain.instruction_tables import instruction_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
+    from rocm_perf_lab.toolchain.instruction_tables import TableRow
 
 PSEUDOCODE, HAND_WRITTEN, UNSUPPORTED = "pseudo-code", "hand-written", "unsupported"
 
+_FIRST_VGPR, _NULL, _MASK = 256, 0x7D, 106
 _END = bytes.fromhex("000081bf")  # S_ENDPGM
 _SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
 _VARIANT = re.compile(r"_(SDWA|SDWA_SDST|DPP16)$")
@@ -48,7 +51,8 @@ class OpcodeCoverage:
 def opcodes(architecture: str) -> tuple[OpcodeCoverage, ...]:
     """Return every opcode of an architecture, by encoding and name."""
     isa = instruction_set(architecture)
-    found = {(o.encoding, o.mnemonic): o for kind in _encodings() for o in _of_encoding(kind, isa)}
+    known = _of_tables(isa) if isa.decoder.own_tables else (o for kind in _encodings() for o in _of_encoding(kind, isa))
+    found = {(o.encoding, o.mnemonic): o for o in known}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -66,7 +70,7 @@ def report(architecture: str) -> str:
         "- *hand-written*: the description is prose, missing, wrong or slow; memory instructions call the C runtime",
         "- *unsupported*: raises an error that names the instruction",
         "",
-        f"Names are those of AMD's tables: v_mad_mix there is v_fma_mix of {architecture}.",
+        _about_names(architecture),
         "",
         "| encoding | opcodes | pseudo-code | hand-written | unsupported |",
         "| --- | --- | --- | --- | --- |",
@@ -86,6 +90,12 @@ def report(architecture: str) -> str:
         *(_hand_written(name, known) for name in encodings if name.startswith(("SOP", "VOP"))),
     ]
     return "\n".join(line for line in lines if line is not None) + "\n"
+
+
+def _about_names(architecture: str) -> str:
+    if instruction_set(architecture).decoder.own_tables:
+        return "Names are those of LLVM. Image instructions, exports and interpolation are refused by name."
+    return f"Names are those of AMD's tables: v_mad_mix there is v_fma_mix of {architecture}."
 
 
 def _hand_written(encoding: str, known: Iterable[OpcodeCoverage]) -> str | None:
@@ -129,6 +139,28 @@ def _of_encoding(kind: Any, isa: InstructionSet) -> Iterable[OpcodeCoverage]:
         yield _classified(name, one.mnemonic, _encoded(fields, one.mnemonic, one.opcode), isa)
 
 
+def _of_tables(isa: InstructionSet) -> Iterable[OpcodeCoverage]:
+    """Return the opcodes of tables of our own."""
+    tables = instruction_tables(isa.decoder.tables)
+    for layout in tables.layouts:
+        for row in layout.rows.values():
+            code = tables.encode(row, lambda name, mask, row=row: _operand_of_row(row, name, mask))
+            yield _classified(_NAMES.get(layout.name, layout.name), row.mnemonic.upper(), code, isa)
+
+
+def _operand_of_row(row: TableRow, name: str, mask: int) -> int:
+    if name == "saddr":
+        return _NULL
+    if name == "soffset" and row.encoding == "SMEM":
+        return _NULL
+    if name == "srsrc" and row.encoding in ("MUBUF", "MTBUF"):
+        return 1
+    if name == "sdst" and row.encoding == "VOP3SD":
+        return _MASK
+    value = _operand(name, row.mnemonic.upper(), mask)
+    return value - _FIRST_VGPR if value >= _FIRST_VGPR and mask < _FIRST_VGPR else value
+
+
 def _encoded(fields: Mapping[str, Any], operation: str, opcode: int) -> bytes:
     """Encode the opcode with plain operands."""
     word = 0
@@ -160,7 +192,7 @@ def _operand(name: str, operation: str, mask: int) -> int:
 def _classified(encoding: str, mnemonic: str, code: bytes, isa: InstructionSet) -> OpcodeCoverage:
     try:
         instruction = decode_one(code, 0, isa)
-        if instruction.mnemonic != mnemonic:
+        if instruction.mnemonic != isa.operation(mnemonic):
             return OpcodeCoverage(encoding, mnemonic, UNSUPPORTED, f"decoded as {instruction.mnemonic.lower()}")
         program = decode_program("coverage", code + _END, 0, (0,), 0, isa)
         kernel_ir(program)

@@ -13,7 +13,7 @@ from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 FIRST_VGPR = 256
 LITERAL, SDWA, DPP16, DPP8, DPP8_FETCH_INACTIVE = 255, 249, 250, 233, 234
@@ -53,6 +53,19 @@ class TableField:
     parts: tuple[tuple[int, int], ...]
     scale: int = 1
     base: int = 0
+
+    @property
+    def mask(self) -> int:
+        """Largest value of the bits."""
+        return (1 << sum(bits for _, bits in self.parts)) - 1
+
+    def placed(self, value: int) -> int:
+        """Return an instruction with only these bits."""
+        raw = 0
+        for lowest, bits in self.parts:
+            raw |= (value & (1 << bits) - 1) << lowest
+            value >>= bits
+        return raw
 
     def read(self, raw: int) -> int:
         """Return the value in an instruction; the operand number for registers."""
@@ -131,6 +144,25 @@ class InstructionTables:
     def rows(self) -> tuple[TableRow, ...]:
         """Return all opcodes."""
         return tuple(row for layout in self.layouts for row in layout.rows.values())
+
+    def encode(self, row: TableRow, value_of: Callable[[str, int], int]) -> bytes:
+        """Encode an opcode.
+
+        Args:
+            row: One of :meth:`rows`.
+            value_of: Returns the bits of a field from its name and the largest value that fits.
+        """
+        layout = next(layout for layout in self.layouts if layout.name == row.encoding)
+        value, below = layout.prefix
+        raw = value << below
+        for field, constant in layout.fixed:
+            raw |= field.placed(constant)
+        raw |= layout.opcode.placed(row.opcode)
+        for field in layout.fields:
+            raw |= field.placed(value_of(field.name, field.mask))
+        literal = value_of("literal", (1 << _WORD_BITS) - 1) if any(o.field == "literal" for o in row.operands) else None
+        code = raw.to_bytes(layout.bytes, "little")
+        return code if literal is None else code + literal.to_bytes(_WORD_BITS // 8, "little")
 
     def decode(self, code: bytes) -> TableInstruction:
         """Decode the instruction at the start of `code`, which may be followed by other code.

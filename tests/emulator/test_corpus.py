@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.arch.registry import emulated_architectures
+from rocm_perf_lab.arch.registry import emulated_architectures, load_architecture
 from tests.builders.emulation import EmulatorBench
 from tests.builders.kernels import build_hip
 from tests.emulator.corpus.case import Case, cases_of, check
@@ -50,6 +50,7 @@ def marks(case: Case, architecture: str, level: str) -> Any:
 RUNS = [
     pytest.param(case, architecture, level, marks=marks(case, architecture, level))
     for architecture in emulated_architectures()
+    if load_architecture(architecture).wave_sizes == (64,)
     for level in LEVELS
     for case in CASES
     if case.runs_on(architecture)

@@ -14,6 +14,7 @@ PAGES = {
     "gfx942": "emulator-coverage.md",
     "gfx90a": "emulator-coverage-gfx90a.md",
     "gfx950": "emulator-coverage-gfx950.md",
+    "gfx1030": "emulator-coverage-gfx1030.md",
 }
 
 

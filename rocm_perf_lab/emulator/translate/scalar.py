@@ -95,6 +95,8 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
     elif name == "S_SETVSKIP":
         if instruction.fields["ssrc0"] != _CONSTANT_ZERO:
             raise UnsupportedSemantics("skipped vector instructions")
+    elif name == "S_MOVRELSD_2_B32":
+        raise UnsupportedSemantics("two indices in M0")
     elif name.startswith("S_MOVREL"):
         _move_relative(state, instruction)
     elif name in ("S_MOV_B32", "S_MOV_B64"):
