@@ -92,7 +92,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
             block=profile.block,
         ),
         gpu=_gpu(profile),
-        runtime_ms=diagnosis.stability.median_ns / _NS_PER_MS,
+        runtime_ms=diagnosis.stability.median_ns / _NS_PER_MS if profile.provenance.trace.has_times else None,
         stability=stability_part(diagnosis.stability, profile.durations_ns),
         resources=ResourcesPart(**asdict(profile.resources)),
         occupancy=_occupancy(profile),

@@ -202,6 +202,8 @@ class EmulatorParameters(StrictModel):
     """Whether matrix and dot products of 16-bit floats flush denormal operands and results."""
     negates_f64_products: bool = True
     """Whether BLGP negates the operands of float64 matrix instructions."""
+    counters: str = r"(?!SQ_INSTS_WAVE32|SQ_WAVE(32|64)_INSTS).*"
+    """Regular expression of the exact counters that the emulator has for the architecture."""
     names: tuple[OperationName, ...] = ()
     """The first row that matches applies."""
     packed_work_item_ids: bool = True

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.sampling import SamplePolicy
+    from rocm_perf_lab.emulator.timing.engine import TimingEstimate
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -104,20 +105,24 @@ class EmulatorDevice:
             emulated=True,
             reason=missing_for_gpu() or "chosen by the configuration",
             versions={"rocm-perf-lab": __version__},
+            has_times=self._target.timing is not None,
         )
 
     @property
     def exact_counters(self) -> tuple[str, ...]:
         """Names of counters with exact values."""
         from rocm_perf_lab.emulator.counters import exact_counters
+        from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 
-        return exact_counters(load_architecture(self._target.architecture).counter_set)
+        return exact_counters(instruction_set(self._target.architecture))
 
     @property
     def estimated_counters(self) -> tuple[str, ...]:
         """Names of counters that the timing model estimates."""
         from rocm_perf_lab.emulator.timing.memory_counters import estimated_counters
 
+        if self._target.timing is None:
+            return ()
         exact, counter_set = set(self.exact_counters), load_architecture(self._target.architecture).counter_set
         return tuple(name for name in estimated_counters(counter_set) if name not in exact)
 
@@ -159,7 +164,8 @@ class EmulatorDevice:
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Execute once and record `runs` equal dispatches; see :meth:`Device.run`.
 
-        A thread trace holds the wavefronts that the timing model replayed.
+        A thread trace holds the wavefronts that the timing model replayed. Without a timing model there is none, and dispatches
+        have neither times nor estimated counters.
 
         Raises:
             EmulationError: The kernel did something that it must not do.
@@ -172,24 +178,14 @@ class EmulatorDevice:
             for variable in launch.variables:
                 loaded.fill_global(variable.name, variable.data.tobytes())
             result = launch_loaded(machine, loaded, launch, buffers)
-            timing = estimate_launch(
-                self._target,
-                kernel,
-                result,
-                block=launch.block,
-                dynamic_lds_bytes=launch.dynamic_lds_bytes,
-                buffers=list(buffers.values()),
-                thread_trace=att is not None,
-                warm=self._warm,
-                clock=self._clock,
-            )
+            timing = self._timing(kernel, launch, result, list(buffers.values()), thread_trace=att is not None)
             outputs = _read_outputs(machine, launch, buffers)
-        values = {**timing.counters, **result.counters}
+        values = {**(timing.counters if timing is not None else {}), **result.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
-        durations = [timing.duration_ns] * runs
+        durations = [timing.duration_ns if timing is not None else 0] * runs
         record = launch_record(self._target, self.identity, launch, durations, wanted, result.sample_seed)
         write_database(database, record)
-        if att is not None:
+        if att is not None and timing is not None:
             waves = timing.thread_trace
             trace = emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name)
             write_trace(partial(trace) if timing.is_thread_trace_partial else trace, att)
@@ -199,6 +195,24 @@ class EmulatorDevice:
         notes = (*limits, *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
+
+    def _timing(
+        self, kernel: KernelMetadata, launch: Launch, result: LaunchResult, buffers: list[Allocation], *, thread_trace: bool
+    ) -> TimingEstimate | None:
+        """Return the estimate of the timing model, or None if there is none for the target."""
+        if self._target.timing is None:
+            return None
+        return estimate_launch(
+            self._target,
+            kernel,
+            result,
+            block=launch.block,
+            dynamic_lds_bytes=launch.dynamic_lds_bytes,
+            buffers=buffers,
+            thread_trace=thread_trace,
+            warm=self._warm,
+            clock=self._clock,
+        )
 
 
 def _clock_mode(clock: str | int, target: Target) -> ClockMode:

@@ -36,7 +36,8 @@ def launch_record(
 ) -> RecordedRun:
     """Return one dispatch per duration, one after another, all with the same counters.
 
-    `sample_seed` chose the workgroups from which the durations were estimated.
+    All stamps are zero, as in recordings without times, if the device has no times. `sample_seed` chose the workgroups from which
+    the durations were estimated.
     """
     code_object = launch.code_object
     kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
@@ -47,8 +48,8 @@ def launch_record(
         dispatches.append(
             DispatchRecord(
                 kernel_id=symbol.id,
-                start_ns=start_ns,
-                end_ns=start_ns + duration_ns,
+                start_ns=start_ns if identity.has_times else 0,
+                end_ns=start_ns + duration_ns if identity.has_times else 0,
                 grid=launch.geometry.work_items,
                 workgroup=launch.block,
                 lds_bytes=kernel.lds_bytes + launch.dynamic_lds_bytes,
@@ -59,7 +60,12 @@ def launch_record(
         start_ns += duration_ns + _GAP_NS
     return RecordedRun(
         agent=AgentRecord.from_target(
-            target, device=identity.name, emulated=identity.emulated, versions=identity.versions, sample_seed=sample_seed
+            target,
+            device=identity.name,
+            emulated=identity.emulated,
+            versions=identity.versions,
+            sample_seed=sample_seed,
+            has_times=identity.has_times,
         ),
         process=ProcessRecord(f"rocm-perf-lab {identity.name}: {kernel.name}"),
         code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),

@@ -83,6 +83,8 @@ class DeviceIdentity:
     emulated: bool
     reason: str
     versions: Mapping[str, str] = field(default_factory=dict)
+    has_times: bool = True
+    """False on the emulator if there is no timing model for the target; dispatches then have no times."""
 
     @property
     def time_word(self) -> str:

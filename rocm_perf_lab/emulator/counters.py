@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
 
-def exact_counters(counter_set: str) -> tuple[str, ...]:
+_SMALL_WAVE = 32
+
+
+def exact_counters(isa: InstructionSet) -> tuple[str, ...]:
     """Return the counters that are counted in the functional run of every launch, including those that are zero."""
-    classes = {name for name in counter_names(counter_set) if is_counter(name)}
-    return tuple(sorted(classes | set(counters_of("execution", counter_set))))
+    classes = {name for name in counter_names(isa.counter_set) if is_counter(name)}
+    return tuple(sorted(filter(isa.counts, classes | set(counters_of("execution", isa.counter_set)))))
 
 
 def launch_counters(
@@ -30,7 +34,7 @@ def launch_counters(
     block_executions: NDArray[np.uint64],
     block_active_lanes: NDArray[np.uint64],
     runtime: Mapping[str, int],
-    counter_set: str,
+    isa: InstructionSet,
 ) -> dict[str, int]:
     """Return the counters by name.
 
@@ -39,11 +43,12 @@ def launch_counters(
         block_executions: Executions of each block, (n_blocks).
         block_active_lanes: Active lanes summed over the vector ALU instructions of each block, (n_blocks).
         runtime: Counters of the runtime, by field of `struct rpl_counters`, with full_waves.
-        counter_set: Counters of the architecture.
+        isa: Instruction set of the launch.
     """
-    lanes = {"vector_lanes": int(block_active_lanes.sum())}
-    events = {**block_totals(block_counters, block_executions, counter_set), **runtime, **lanes}
-    return dict(sorted(execution_counters(events, counter_set).items()))
+    further = {"vector_lanes": int(block_active_lanes.sum()), "is_wave32": int(isa.wave_size == _SMALL_WAVE)}
+    events = {**block_totals(block_counters, block_executions, isa.counter_set), **runtime, **further}
+    counters = execution_counters(events, isa.counter_set)
+    return {name: value for name, value in sorted(counters.items()) if isa.counts(name)}
 
 
 def block_totals(

@@ -230,7 +230,7 @@ def _result(
             execution.block_executions,
             execution.block_active_lanes,
             execution.counters,
-            program.isa.counter_set,
+            program.isa,
         ),
         memory=execution.counters,
         block_executions=execution.block_executions,

@@ -104,7 +104,7 @@ def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float
     """Return time, resources, occupancy, bandwidth and error of a profile."""
     resources, occupancy, roof = profiled.profile.resources, profiled.profile.occupancy, profiled.diagnosis.roofline
     metrics = {
-        f"{time_kind}_runtime_us": profiled.runtime_ns / _NS_PER_US,
+        **({f"{time_kind}_runtime_us": profiled.runtime_ns / _NS_PER_US} if profiled.runtime_ns else {}),
         "vgpr": float(resources.vgpr_per_thread),
         "sgpr": float(resources.sgpr_per_wave),
         "lds_bytes": float(resources.lds_bytes),
@@ -176,10 +176,10 @@ def optimize_document(
         "final": {"confirmed": result.is_confirmed, "reason": result.final_reason, "by_counters": result.by_counters},
         "power": power_row(result),
         "seeds": asdict(seeds) if seeds is not None else None,
-        "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},
+        "baseline": {"proposal": result.baseline.id, "runtime_ms": _ms(result.baseline_runtime_ns)},
         "best": {
             "proposal": result.best.id,
-            "runtime_ms": result.best_runtime_ns / _NS_PER_MS,
+            "runtime_ms": _ms(result.best_runtime_ns),
             "source": best_source,
         },
         "rebuild": {**asdict(rebuild), "identical": rebuild.is_identical} if rebuild is not None else None,
@@ -187,6 +187,11 @@ def optimize_document(
         "stop_reason": result.stop_reason,
         "verdicts": [_verdict_row(verdict) for verdict in result.verdicts],
     }
+
+
+def _ms(runtime_ns: float | None) -> float | None:
+    """Return a time in ms, or None if there is none."""
+    return runtime_ns / _NS_PER_MS if runtime_ns else None
 
 
 def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
@@ -207,7 +212,7 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "indistinguishable": verdict.is_indistinguishable,
         "correct": verdict.verification.passed if verdict.verification else None,
         "uncovered": list(verdict.uncovered),
-        "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
+        "runtime_ms": _ms(verdict.runtime_ns),
         "improvement": verdict.improvement,
         "by_counters": verdict.by_counters,
         "exact_counters": dict(verdict.counts.counters) if verdict.counts else None,

@@ -13,7 +13,7 @@ from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.jobs.show_ledger import ledger_lines
 from rocm_perf_lab.optimize.guards import warnings_of
-from rocm_perf_lab.target.timing_errors import bounds_word
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME, bounds_word
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def time_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = N
         time_kind: `emulated` or `measured`.
         errors: Error bands of an emulated duration; None for a measured one.
     """
+    if runtime_ns == 0 and time_kind == "emulated":
+        return NO_EMULATED_TIME
     if runtime_ns >= _NS_PER_MS:
         unit, scale, digits = "ms", _NS_PER_MS, ".3f"
     elif runtime_ns < _NS_SHOWN_AS_SUCH:
@@ -72,9 +74,9 @@ def _digits(time: float) -> str:
 
 
 def runtime_text(runtime_ns: float, time_kind: str) -> str:
-    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`."""
+    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; without a time, say so."""
     if runtime_ns == 0:
-        return "unknown"
+        return NO_EMULATED_TIME if time_kind == "emulated" else "unknown"
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
 
 
@@ -91,7 +93,8 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
     block = " x ".join(str(n) for n in profile.block)
     table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
     errors = profile.timing_errors
-    table.add_row("time", time_text(profiled.runtime_ns, time_kind, errors) if profiled.runtime_ns else "not in the trace")
+    has_time = profiled.runtime_ns or not profile.provenance.trace.has_times
+    table.add_row("time", time_text(profiled.runtime_ns, time_kind, errors) if has_time else "not in the trace")
     table.add_row("instructions per wave", _mix(profiled))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
     # Every kernel uses registers: zero means that the trace does not contain the count.
@@ -180,11 +183,11 @@ def verdict_table(verdicts: tuple[Verdict, ...], time_kind: str) -> Table:
     table.add_column("gain", justify="right")
     table.add_column("verdict", overflow="fold")
     for number, v in enumerate(verdicts, start=1):
-        runtime = f"{v.runtime_ns / _NS_PER_US:.2f}" if v.runtime_ns is not None else "-"
-        gain = f"{v.improvement:+.1%}" if v.improvement is not None else "-"
+        runtime = f"{v.runtime_ns / _NS_PER_US:.2f}" if v.runtime_ns else "-"
+        gain = f"{v.improvement:+.1%}" if v.improvement is not None and v.runtime_ns else "-"
         if v.accepted:
             outcome = "[green]accepted[/]"
-        elif v.is_indistinguishable:
+        elif v.is_indistinguishable and v.runtime_ns:
             outcome = "rolled back: indistinguishable"
         elif v.stage in ("verification", "measurement"):
             outcome = "rolled back"

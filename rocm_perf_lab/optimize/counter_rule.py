@@ -59,6 +59,8 @@ class ExactCounts:
 
     counters: dict[str, float]
     waves_per_simd: float
+    countable: frozenset[str] = frozenset(DECIDING_COUNTERS)
+    """Those that the emulator counts on the architecture. The others do not decide."""
 
 
 @dataclass(frozen=True)
@@ -85,20 +87,21 @@ def decide_by_counters(old: ExactCounts | None, new: ExactCounts | None, *, old_
         return CounterDecision(False, "exact counters do not decide for a longer emulated time")
     if new.waves_per_simd < old.waves_per_simd:
         return CounterDecision(False, f"occupancy falls from {old.waves_per_simd:g} to {new.waves_per_simd:g} waves per SIMD")
-    names = {**_INSTRUCTIONS, **_WORK, **_GUARDED}
+    names = {name: text for name, text in (_INSTRUCTIONS | _WORK | _GUARDED).items() if name in new.countable}
     grown = [names[name] for name in names if new.counters[name] > old.counters[name]]
     if grown:
         return CounterDecision(False, f"exact counters do not decide: more {', '.join(grown)}")
-    deciding = {name: text for name, text in (_INSTRUCTIONS | _WORK).items() if _decides(old, new, name)}
+    deciding = {name: text for name, text in (_INSTRUCTIONS | _WORK).items() if name in names and _decides(old, new, name)}
     fallen = [f"{_fall(old, new, name):.0%} fewer {text}" for name, text in deciding.items()]
     if not fallen:
         return CounterDecision(False, f"no exact counter falls by {LEAST_FALL:.0%}")
-    return CounterDecision(True, f"accepted by exact counters: {', '.join(fallen)}, none grew")
+    ignored = "" if _WORK.keys() <= new.countable else "; cache lines and LDS conflicts are not counted on this architecture"
+    return CounterDecision(True, f"accepted by exact counters: {', '.join(fallen)}, none grew{ignored}")
 
 
 def _missing(old: ExactCounts | None, new: ExactCounts | None) -> list[str]:
-    known = [counts.counters for counts in (old, new) if counts is not None]
-    return [name for name in DECIDING_COUNTERS if any(name not in counters for counters in known)]
+    known = [counts for counts in (old, new) if counts is not None]
+    return [name for name in DECIDING_COUNTERS if any(name in c.countable and name not in c.counters for c in known)]
 
 
 def _fall(old: ExactCounts, new: ExactCounts, name: str) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.counter_rule import decide_by_counters
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.bench import MeasuredSource
@@ -31,8 +32,11 @@ def decide(
         rule: Acceptance rule.
         old: Best source so far.
         new: The rewrite.
-        use_counters: Whether exact counters decide between indistinguishable emulated times.
+        use_counters: Whether exact counters decide between indistinguishable emulated times. Without times they always do.
     """
+    if not old.runtime_ns and not new.runtime_ns:
+        counted = decide_by_counters(old.counts, new.counts, old_ns=0.0, new_ns=0.0)
+        return Decision(counted.accepted, f"{NO_EMULATED_TIME}; {counted.reason}", by_counters=counted.accepted)
     reason = measured_reason(comparison, rule)
     if rule.accepts(comparison):
         return Decision(True, reason)

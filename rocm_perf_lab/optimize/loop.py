@@ -142,7 +142,7 @@ class LoopResult:
     @property
     def speedup(self) -> float:
         """Baseline runtime divided by best runtime; 1 if the baseline is the best source, or only exact counters differ."""
-        if self.best.id == self.baseline.id or self.by_counters:
+        if self.best.id == self.baseline.id or self.by_counters or not self.best_runtime_ns:
             return 1.0
         return self.comparison.speedup if self.comparison is not None else self.baseline_runtime_ns / self.best_runtime_ns
 

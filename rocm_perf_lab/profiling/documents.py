@@ -238,12 +238,12 @@ class CounterCertificatePart(Part):
 
 
 class ProfileDocument(Document):
-    """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
+    """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`, null if the emulator has none for the GPU."""
 
     schema_version: Literal["1.3"] = "1.3"  # type: ignore[assignment]  # 1.1 `result`, 1.2 `error_bands`, 1.3 `launches`
     kernel: KernelPart
     gpu: GpuPart
-    runtime_ms: float
+    runtime_ms: float | None
     stability: StabilityPart
     resources: ResourcesPart
     occupancy: OccupancyPart

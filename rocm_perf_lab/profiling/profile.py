@@ -88,8 +88,9 @@ class Profile:
 
     @property
     def timing_errors(self) -> TimingErrors | None:
-        """Error bands of emulated times; None for measured ones."""
-        return self.target.timing_errors if self.provenance.trace.emulated else None
+        """Error bands of emulated times; None for measured ones, and if there are none."""
+        trace = self.provenance.trace
+        return self.target.timing_errors if trace.emulated and trace.has_times else None
 
     @property
     def threads_per_block(self) -> int:

@@ -62,5 +62,6 @@ def provenance_of(agents: Iterable[TracedAgent]) -> TraceProvenance:
                 emulated,
                 dict(versions) if isinstance(versions, dict) else {},
                 seed if isinstance(seed, int) else None,
+                stated.get("has_times") is not False,
             )
     return TraceProvenance("rocm", emulated=False, versions={})

@@ -258,4 +258,10 @@ def _provenance(traces: Sequence[Trace]) -> TraceProvenance:
     for trace in traces:
         versions.update(trace.provenance.versions)
     seeds = {trace.provenance.sample_seed for trace in traces}
-    return TraceProvenance(", ".join(devices), traces[0].provenance.emulated, versions, seeds.pop() if len(seeds) == 1 else None)
+    return TraceProvenance(
+        ", ".join(devices),
+        traces[0].provenance.emulated,
+        versions,
+        seeds.pop() if len(seeds) == 1 else None,
+        all(trace.provenance.has_times for trace in traces),
+    )

@@ -55,11 +55,18 @@ class AgentRecord:
 
     @classmethod
     def from_target(
-        cls, target: Target, *, device: str, emulated: bool, versions: Mapping[str, str], sample_seed: int | None = None
+        cls,
+        target: Target,
+        *,
+        device: str,
+        emulated: bool,
+        versions: Mapping[str, str],
+        sample_seed: int | None = None,
+        has_times: bool = True,
     ) -> AgentRecord:
         """Return the agent of a GPU described by `target`, under the keys of rocprofiler_agent_v0_t.
 
-        `sample_seed` chose the workgroups from which an emulated time was estimated.
+        `sample_seed` chose the workgroups from which an emulated time was estimated; without `has_times` there is none.
         """
         limits = target.wave_limits
         engines = target.shader_engines
@@ -85,6 +92,8 @@ class AgentRecord:
         provenance: dict[str, Any] = {"device": device, "emulated": emulated, "versions": dict(versions)}
         if sample_seed is not None:
             provenance["sample_seed"] = sample_seed
+        if not has_times:
+            provenance["has_times"] = False
         return cls(target.architecture, target.product_name, properties, provenance)
 
 

@@ -213,6 +213,8 @@ class TraceProvenance:
     versions: Mapping[str, str]
     sample_seed: int | None = None
     """Seed that chose the workgroups from which an emulated time was estimated."""
+    has_times: bool = True
+    """False if the emulator has no timing model for the GPU: all stamps are zero."""
 
     @property
     def time_kind(self) -> str:

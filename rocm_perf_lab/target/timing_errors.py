@@ -10,6 +10,8 @@ from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
 BandStatus = Literal["provisional", "estimated"]
+NO_EMULATED_TIME = "no emulated time for this architecture"
+"""Text in the place of a time if a target has no timing model."""
 
 
 class TimingErrors(StrictModel):

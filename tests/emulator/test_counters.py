@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.counters import exact_counters, launch_counters
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.emulator.structures import MemoryCounters
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation
 
 MEASURED = json.loads((Path(__file__).parents[1] / "data" / "vcopy_mi300x_counters.json").read_text())
+ISA = instruction_set("gfx942")
 RUNTIME = dict.fromkeys((*MemoryCounters().as_dict(), "full_waves"), 0)
 
 
 def test_blocks_count_as_often_as_they_ran() -> None:
     blocks = [{"SQ_INSTS": 3, "SQ_INSTS_VALU": 2}, {"SQ_INSTS": 1}]
 
-    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME, "cdna3")
+    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME, ISA)
 
     assert counters["SQ_INSTS"] == 3 * 5 + 7
     assert counters["SQ_INSTS_VALU"] == 2 * 5
@@ -36,9 +38,9 @@ def test_blocks_count_as_often_as_they_ran() -> None:
 
 
 def test_counters_without_events_are_zero() -> None:
-    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, "cdna3")
+    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, ISA)
 
-    assert set(exact_counters("cdna3")) <= set(counters)
+    assert set(exact_counters(ISA)) <= set(counters)
     assert set(counters.values()) == {0}
     assert counters["SQ_INSTS_VALU_MFMA_MOPS_BF16"] == 0
 
@@ -56,8 +58,11 @@ def test_counters_without_events_are_zero() -> None:
     ],
 )
 def test_an_architecture_has_its_own_counters(name: str, sets: tuple[str, ...]) -> None:
+    architectures = {"cdna2": "gfx90a", "cdna3": "gfx942", "cdna4": "gfx950"}
+
     def counted(counter_set: str) -> dict[str, int]:
-        return launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, counter_set)
+        isa = instruction_set(architectures[counter_set])
+        return launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME, isa)
 
     assert tuple(one for one in ("cdna2", "cdna3", "cdna4") if name in counted(one)) == sets
 

@@ -104,7 +104,8 @@ def test_bounds_that_no_measurement_supports_are_called_assumed() -> None:
 def test_programs_read_one_time_with_its_kind() -> None:
     assert runtime_text(20_000, "emulated") == "0.020000 ms emulated"
     assert runtime_text(20_000, "measured") == "0.020000 ms measured"
-    assert runtime_text(0, "emulated") == "unknown"
+    assert runtime_text(0, "emulated") == "no emulated time for this architecture"
+    assert runtime_text(0, "measured") == "unknown"
 
 
 def test_an_emulated_profile_has_error_bands_in_documents_metrics_and_tables(tmp_path: Path) -> None:

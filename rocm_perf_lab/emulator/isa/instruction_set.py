@@ -30,6 +30,7 @@ class InstructionSet:
     negates_f64_products: bool
     clears_unused_halves: bool
     """Whether loads of 16 bits clear the other half of the register, as memories with error correction do (LLVM, `sramecc`)."""
+    counters: str
     names: tuple[tuple[str, str], ...] = field(hash=False)
     packed_work_item_ids: bool
     keeps_upper_halves: bool
@@ -55,6 +56,10 @@ class InstructionSet:
     def operation(self, mnemonic: str) -> str:
         """Return the emulator's name of an operation: that of CDNA if CDNA has it."""
         return _operation(self.names, mnemonic)
+
+    def counts(self, counter: str) -> bool:
+        """Return whether the emulator has an exact counter for the architecture."""
+        return _matches(self.counters, counter)
 
     def has(self, mnemonic: str) -> bool:
         """Return whether the architecture has an instruction of the decoder's tables."""
@@ -88,6 +93,7 @@ def instruction_set(architecture: str, wave_size: int | None = None) -> Instruct
         flushes_half_products=found.emulator.flushes_half_products,
         negates_f64_products=found.emulator.negates_f64_products,
         clears_unused_halves=found.fixed_settings.get("sramecc", False),
+        counters=found.emulator.counters,
         names=tuple((row.pattern, row.name) for row in found.emulator.names),
         packed_work_item_ids=found.emulator.packed_work_item_ids,
         keeps_upper_halves=found.emulator.keeps_upper_halves,

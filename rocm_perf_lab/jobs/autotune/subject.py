@@ -18,6 +18,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
 from rocm_perf_lab.jobs.autotune.records import Origin
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +124,12 @@ def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
         LabError: The kernel does not have the parameters of the space, or no configuration can run.
     """
     config, settings, identity = lab.config, lab.config.autotune, lab.measuring_device.identity
+    if not identity.has_times:
+        raise LabError(
+            f"{NO_EMULATED_TIME}: autotune cannot rank configurations",
+            where=f"target={config.target.name}",
+            hint="tune on a GPU (device=rocm), or for a target with a timing model, for example target=mi300x",
+        )
     builder = KernelBuilder(
         config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills
     )

@@ -18,6 +18,7 @@ from rocm_perf_lab.core.files import similar_paths
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ class _Profile(_Loose):
     schema_version: str
     kernel: _Kernel
     gpu: _Gpu
-    runtime_ms: NonNegativeFloat
+    runtime_ms: NonNegativeFloat | None
     stability: _Stability
     kernels: tuple[_Summary, ...]
     provenance: _Provenance
@@ -183,7 +184,7 @@ def _run_times(found: Any, file: Path) -> RunTimes:
     try:
         if isinstance(found, dict) and "command" in found and "kernel" not in found:
             return _of_wall_time(_WallTime.model_validate(found))
-        return _of_profile(_Profile.model_validate(found))
+        profile = _Profile.model_validate(found)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -192,6 +193,11 @@ def _run_times(found: Any, file: Path) -> RunTimes:
             where=f"{file}, key {key}" if key else str(file),
             hint="pass the profile.json or the directory of a run",
         ) from error
+    if profile.runtime_ms is None:
+        raise CompareError(
+            f"{NO_EMULATED_TIME}: there are no times to compare", where=str(file), hint="compare the counters in profile.json"
+        )
+    return _of_profile(profile, profile.runtime_ms)
 
 
 def _problem(kind: str, message: str) -> str:
@@ -199,13 +205,13 @@ def _problem(kind: str, message: str) -> str:
     return "an object is expected" if kind == "model_type" else message[:1].lower() + message[1:]
 
 
-def _of_profile(profile: _Profile) -> RunTimes:
+def _of_profile(profile: _Profile, runtime_ms: float) -> RunTimes:
     kind, gpu = profile.provenance.time_kind, profile.gpu
     units = [] if gpu.compute_units is None else [("compute_units", str(gpu.compute_units))]
     return RunTimes(
         emulated=kind == "emulated",
         traits=(("time_kind", kind), ("timed", "kernels"), ("architecture", gpu.architecture), ("gpu", gpu.name), *units),
-        kernels=_kernels(profile),
+        kernels=_kernels(profile, runtime_ms),
         versions=tuple(sorted(profile.provenance.versions.items())),
         source=profile.provenance.hashes.get("database"),
         bands=_bands(profile) if kind == "emulated" else None,
@@ -222,7 +228,7 @@ def _bands(profile: _Profile) -> EmulatedBands | None:
     return EmulatedBands(TimeBand(coverage=widest.coverage, low=min(low, 1.0), high=max(high, 1.0)), known.ratio[-1])
 
 
-def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
+def _kernels(profile: _Profile, runtime_ms: float) -> tuple[KernelTimes, ...]:
     """Return the times of the profiled kernel, then those of the other kernels of the run; one per launch shape."""
     kernel, spread = profile.kernel, profile.stability
     own = [row for row in profile.kernels if row.mangled_name == kernel.mangled_name]
@@ -231,7 +237,7 @@ def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
     main = KernelTimes(
         name=kernel.name,
         mangled_name=kernel.mangled_name,
-        time_ms=profile.runtime_ms,
+        time_ms=runtime_ms,
         runs=spread.runs - spread.warm_up_runs,
         stddev_ms=spread.stddev_ms,
         durations_ms=spread.durations_ms,

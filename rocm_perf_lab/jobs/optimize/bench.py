@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.jobs.profile.job import require_clean
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS, ExactCounts
@@ -176,7 +177,8 @@ def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:
         return None
     counters = {name: value for row in profiled.profile.counter_passes for name, value in row.items()}
     deciding = deciding_counts(counters, profiled.profile.target.architecture)
-    return ExactCounts(deciding, profiled.compiled.occupancy.waves_per_simd)
+    countable = filter(instruction_set(profiled.profile.target.architecture).counts, DECIDING_COUNTERS)
+    return ExactCounts(deciding, profiled.compiled.occupancy.waves_per_simd, frozenset(countable))
 
 
 def deciding_counts(counters: Mapping[str, float], architecture: str) -> dict[str, float]:
@@ -190,5 +192,6 @@ def share_of(profiled: AnalyzedKernel) -> KernelShare:
     """Return the kernel's share of the critical path and its headroom below the roofline."""
     roof = profiled.diagnosis.roofline
     headroom = profiled.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
-    share = profiled.diagnosis.critical_shares.get(profiled.profile.kernel.mangled_name, 1.0)
+    shares = profiled.diagnosis.critical_shares if profiled.runtime_ns else {}  # without times nothing is known
+    share = shares.get(profiled.profile.kernel.mangled_name, 1.0)
     return KernelShare(profiled.profile.kernel.name, share, headroom)

@@ -14,6 +14,7 @@ from rocm_perf_lab.jobs.records import expected_metrics, optimize_document
 from rocm_perf_lab.jobs.show import time_text, verdict_table
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.statistics.power import POWER
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,12 +98,12 @@ def _written(lab: Lab, result: LoopResult, document: Mapping[str, Any], name: st
 def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict[str, float]:
     least, most = result.comparison.speedup_interval if result.comparison is not None and result.is_confirmed else (1.0, 1.0)
     bounds = {f"{word}_speedup_least": least, f"{word}_speedup_most": most} if isfinite(least) and isfinite(most) else {}
+    times = {f"{word}_speedup": result.speedup, f"{word}_best_runtime_us": result.best_runtime_ns / 1e3, **bounds}
+    if errors is not None:
+        times |= expected_metrics(result.best_runtime_ns, errors)
     return {
-        **(expected_metrics(result.best_runtime_ns, errors) if errors is not None else {}),
-        **bounds,
+        **(times if result.best_runtime_ns else {}),
         "indistinguishable": float(sum(verdict.is_indistinguishable for verdict in result.verdicts)),
-        f"{word}_speedup": result.speedup,
-        f"{word}_best_runtime_us": result.best_runtime_ns / 1e3,
         "proposals": float(len(result.verdicts)),
         "accepted": float(sum(verdict.accepted for verdict in result.verdicts)),
     }
@@ -111,6 +112,10 @@ def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict
 def _show(console: Console, result: LoopResult, word: str, errors: TimingErrors | None) -> None:
     """Print all verdicts and the speed-up."""
     console.print(verdict_table(result.verdicts, word))
+    if not result.baseline_runtime_ns:
+        decided = f"exact counters decided; stopped: {result.stop_reason}"
+        console.print(f"[bold]result[/]  {NO_EMULATED_TIME}: {decided}", soft_wrap=True)
+        return
     speedup = "indistinguishable" if result.by_counters else f"{result.speedup:.2f}x"
     console.print(
         f"[bold]speed-up[/] {speedup} ({word}){_expected(result)}: "
