@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import counters_for, plan_passes
 from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +71,7 @@ def run_passes(
         run = _run(device, launch, directory / "trace", 1, wanted, att)
         trace = read_database(run.database)
         notes = (*_uncollected(device, wanted, (trace,)), *run.notes)
-        thread_trace, reason = _read_att(att, launch.symbol)
+        thread_trace, reason = _read_att(att, launch.symbol) if device.identity.has_times else (None, NO_EMULATED_TIME)
         return PassResults(run.outputs, trace, (), notes, run.findings, thread_trace, reason, run.instruction_counts, run.printed)
     timed = _run(device, launch, directory / "trace", runs, ())
     trace = read_database(timed.database)

@@ -87,7 +87,7 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
             f"known: {', '.join(target_names())}",
         )
     named = [target for target in same if is_same_product(target.product_name, product_name)]
-    return (named or same)[0]
+    return max(named, key=lambda target: len(target.product_name), default=same[0])
 
 
 def products_of(architecture: str) -> tuple[str, ...]:
@@ -101,9 +101,13 @@ def usual_target(architecture: str) -> str:
 
 
 def is_same_product(one: str, other: str) -> bool:
-    """Return whether two names mean one product: `AMD Instinct MI300X` and `AMD Instinct MI300X OAM` do."""
+    """Return whether two names mean one product: `AMD Instinct MI300X` and `AMD Instinct MI300X OAM` do.
+
+    The model of the first one is its words from the number on: `6800 XT`.
+    """
     words, stated = one.lower().split(), other.lower().split()
-    return bool(words) and words[-1] in stated
+    number = next((i for i, word in enumerate(words) if any(map(str.isdigit, word))), len(words) - 1)
+    return bool(words) and all(word in stated for word in words[number:])
 
 
 def _files() -> list[Path]:

@@ -97,3 +97,17 @@ def test_the_number_of_threads_changes_no_counter(vector_copy: LaunchResult, tmp
 
 def test_bytes_requested_are_exact(vector_copy: LaunchResult) -> None:
     assert vector_copy.memory["load_bytes"] == vector_copy.memory["store_bytes"] == 8 * MEASURED["n"]
+
+
+def test_counters_of_wavefronts_with_32_lanes() -> None:
+    wave32, wave64 = (instruction_set("gfx1030", wave_size) for wave_size in (32, 64))
+    blocks, executions, lanes = [{"SQ_INSTS": 3, "SQ_INSTS_VALU": 2}], np.array([5], np.uint64), np.array([320], np.uint64)
+
+    small = launch_counters(blocks, executions, lanes, RUNTIME, wave32)
+    large = launch_counters(blocks, executions, lanes, RUNTIME, wave64)
+
+    names = ("SQ_INSTS", "SQ_WAVE32_INSTS", "SQ_WAVE64_INSTS", "SQ_INSTS_WAVE32", "SQ_INSTS_WAVE32_VALU")
+    assert [small[name] for name in names] == [15, 15, 0, 15, 10]
+    assert [large[name] for name in names] == [15, 0, 15, 0, 0]
+    assert set(exact_counters(wave32)) == set(small)
+    assert not any(name.startswith(("TCP_", "TA_", "SQC_", "SPI_", "SQ_INSTS_MFMA")) for name in small)

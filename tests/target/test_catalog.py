@@ -26,7 +26,9 @@ def test_every_shipped_target_is_valid_and_named_after_its_file() -> None:
         "mi325x",
         "mi350x",
         "mi355x",
+        "rx6800",
         "rx6800xt",
+        "rx6900xt",
     )
     assert [load_target(name).name for name in target_names()] == list(target_names())
 

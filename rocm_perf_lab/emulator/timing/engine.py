@@ -21,6 +21,7 @@ from rocm_perf_lab.emulator.timing.shared_cache_structures import RequestKind
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
 from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, LineSources, TimedWave
 from rocm_perf_lab.emulator.timing.thread_trace import ThreadTraceRecorder
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +129,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     timing = target.timing
     if timing is None:
         raise TimingUnavailable(
-            f"target {target.name} has no timing parameters",
+            f"{NO_EMULATED_TIME}: target {target.name} has no timing parameters",
             where="target.timing",
             hint="Use target=mi300x, or add a section `timing` to the YAML of the target.",
         )

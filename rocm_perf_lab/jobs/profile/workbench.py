@@ -217,11 +217,12 @@ class Workbench:
             result="not checked" if verification is None else "correct" if verification.passed else "wrong",
         )
         documents = write_documents(directory, described)
-        timeline = directory / TIMELINE
-        write_perfetto(timeline, passes.trace, diagnosis.critical_path)
+        timeline = () if not passes.trace.provenance.has_times else (directory / TIMELINE,)
+        for path in timeline:
+            write_perfetto(path, passes.trace, diagnosis.critical_path)
         databases = sorted((directory / ROCPD_DIRECTORY).rglob("*.db"))
         observations = _write_observations(passes, launch, directory)
-        files = (*documents, timeline, *_write_binaries(compiled, directory), *databases, *observations)
+        files = (*documents, *timeline, *_write_binaries(compiled, directory), *databases, *observations)
         return ProfiledKernel(compiled, profile, diagnosis, verification, passes.findings, files, passes.printed)
 
     def _analyze(self, compiled: CompiledKernel, passes: PassResults) -> tuple[Profile, Diagnosis]:
