@@ -32,7 +32,7 @@ IDENTITY = "inherits: gfx942\nelf_machine: 254\ngfx_target_version: 91500\n"
 def test_four_architectures_are_described() -> None:
     assert list(architectures()) == ["gfx90a", "gfx942", "gfx950", "gfx1030"]
     assert [one.family for one in architectures().values()] == ["cdna2", "cdna3", "cdna4", "rdna2"]
-    assert emulated_architectures() == ("gfx1030", "gfx90a", "gfx942", "gfx950")
+    assert emulated_architectures() == ("gfx90a", "gfx942", "gfx950", "gfx1030")
 
 
 def test_driver_numbers_are_those_of_the_names() -> None:

@@ -199,8 +199,10 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(bench: EmulatorBench) 
 
 
 def test_another_architecture_is_refused() -> None:
-    with pytest.raises(LaunchRefused, match="executes gfx90a, gfx942, gfx950, rx6800xt is gfx1030"):
-        EmulatedGpu(rx6800xt(), max_instructions=1)
+    other = rx6800xt().model_copy(update={"architecture": "gfx1100"})
+
+    with pytest.raises(LaunchRefused, match="executes gfx90a, gfx942, gfx950, gfx1030, rx6800xt is gfx1100"):
+        EmulatedGpu(other, max_instructions=1)
 
 
 def test_the_host_fills_a_variable_before_the_launch(code_object: CodeObject) -> None:

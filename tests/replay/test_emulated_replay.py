@@ -289,10 +289,10 @@ def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
 def test_a_capture_of_another_architecture_is_rejected(tmp_path: Path) -> None:
     directory = scale_capture(tmp_path / "c")
     capture = open_capture(directory)
-    path = tmp_path / "gfx1030"
+    path = tmp_path / "gfx1100"
     path.mkdir()
     source = 'extern "C" __global__ void scale(const float* x, float* y, float factor, int n) { y[0] = x[0]; }'
-    other = build_hip("#include <hip/hip_runtime.h>\n" + source, path, architecture="gfx1030").code_object
+    other = build_hip("#include <hip/hip_runtime.h>\n" + source, path, architecture="gfx1100").code_object
 
     import hashlib
     import json
@@ -308,7 +308,7 @@ def test_a_capture_of_another_architecture_is_rejected(tmp_path: Path) -> None:
         manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (directory / "manifest.json").write_text(json.dumps(manifest))
 
-    with session(open_capture(directory)) as running, pytest.raises(ReplayError, match="the capture is of gfx1030"):
+    with session(open_capture(directory)) as running, pytest.raises(ReplayError, match="the capture is of gfx1100"):
         running.start()
     assert capture.code_object.architecture == "gfx942"
 
