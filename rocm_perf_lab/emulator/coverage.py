@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
@@ -144,7 +144,7 @@ def _of_tables(isa: InstructionSet) -> Iterable[OpcodeCoverage]:
     tables = instruction_tables(isa.decoder.tables)
     for layout in tables.layouts:
         for row in layout.rows.values():
-            code = tables.encode(row, lambda name, mask, row=row: _operand_of_row(row, name, mask))
+            code = tables.encode(row, partial(_operand_of_row, row))
             yield _classified(_NAMES.get(layout.name, layout.name), row.mnemonic.upper(), code, isa)
 
 

@@ -25,6 +25,8 @@ THEMES = sorted(source.stem for source in CORPUS.glob("*.hip"))
 CASES = [case for theme in THEMES for case in cases_of(import_module(f"tests.emulator.corpus.{theme}"))]
 
 
+ARCHITECTURES = [name for name in emulated_architectures() if load_architecture(name).wave_sizes == (64,)]
+"""RDNA2 has its own selection, in tests/emulator/architectures."""
 REFERENCE = "gfx942"
 LEVELS = ("-O1", "-O2", "-O3")
 SAMPLE = {
@@ -49,8 +51,7 @@ def marks(case: Case, architecture: str, level: str) -> Any:
 
 RUNS = [
     pytest.param(case, architecture, level, marks=marks(case, architecture, level))
-    for architecture in emulated_architectures()
-    if load_architecture(architecture).wave_sizes == (64,)
+    for architecture in ARCHITECTURES
     for level in LEVELS
     for case in CASES
     if case.runs_on(architecture)
@@ -97,7 +98,7 @@ def test_a_kernel_agrees_with_its_reference(case: Case, architecture: str, optim
 
 
 @pytest.mark.parametrize(
-    "architecture", [pytest.param(name, marks=() if name == REFERENCE else pytest.mark.slow) for name in emulated_architectures()]
+    "architecture", [pytest.param(name, marks=() if name == REFERENCE else pytest.mark.slow) for name in ARCHITECTURES]
 )
 def test_every_kernel_of_the_corpus_has_a_case(architecture: str) -> None:
     for theme in THEMES:
@@ -106,7 +107,7 @@ def test_every_kernel_of_the_corpus_has_a_case(architecture: str) -> None:
 
 
 def test_every_architecture_has_sixty_kernels_and_the_sample_names_some_of_them() -> None:
-    for architecture in emulated_architectures():
+    for architecture in ARCHITECTURES:
         kernels = [case.kernel for case in CASES if case.runs_on(architecture)]
         assert len(kernels) == len({(case.theme, case.kernel) for case in CASES if case.runs_on(architecture)}) >= 60
         assert SAMPLE.get(architecture, set()) <= set(kernels)

@@ -298,6 +298,7 @@ def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
     state.store_scalars()
     for i in range(max(1, instruction.operands.get("src0", _WORD).bits // 32)):
         rows = (FIRST_TEMP_ROW + i, fields["vsrc0"] % FIRST_VGPR + i)
+        arguments: tuple[int, ...]
         if instruction.variant == "DPP8":
             function, arguments = "rpl_dpp8", (*rows, fields["lane_sel"], fields["fi"])
         else:

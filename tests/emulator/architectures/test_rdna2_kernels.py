@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 OWN = cases_of(lanes)
-SHARED = [case for case in test_corpus.CASES if case.theme != "matrices"]
+SHARED = [case for case in test_corpus.CASES if case.theme != "matrices" and all(map(case.runs_on, test_corpus.ARCHITECTURES))]
 MODES = {"wave32": (), "wave32-cu": ("-mcumode",), "wave64": ("-mwavefrontsize64",)}
 NEEDS_64_LANES = {"returned_values"}
 """Its work-items take turns within one wavefront."""

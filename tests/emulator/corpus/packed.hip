@@ -58,7 +58,7 @@ extern "C" __global__ void packed_floats(const f2* a, const f2* b, const f2* c, 
   out[i + 4 * n] = (a[i] - 1.0f) * f2{0.5f, 4.0f};
 }
 
-#ifndef __gfx90a__
+#if !defined(__gfx90a__) && !defined(__GFX10__)
 extern "C" __global__ void eight_bit_floats(const float* a, const float* b, int* out, float* fout) {
   int i = threadIdx.x, n = blockDim.x;
   int fp8 = __builtin_amdgcn_cvt_pk_fp8_f32(a[i], b[i], 0, false), bf8 = __builtin_amdgcn_cvt_pk_bf8_f32(a[i], b[i], 0, false);
