@@ -19,7 +19,12 @@ REPOSITORY = Path(__file__).parent.parent
 OWN = Path(__file__).name
 MAX_DOCUMENT_WORDS = 20_000
 """Written words of README.md, docs/*.md and skill/*.md without CHANGELOG.md, skill/references/, generated pages and figures."""
-GENERATED_PAGES = {"emulator-coverage.md", "emulator-coverage-gfx90a.md", "emulator-coverage-gfx950.md", "emulator-coverage-gfx1030.md"}
+GENERATED_PAGES = {
+    "emulator-coverage.md",
+    "emulator-coverage-gfx90a.md",
+    "emulator-coverage-gfx950.md",
+    "emulator-coverage-gfx1030.md",
+}
 FIGURES = re.compile(r"<!-- figures: .*?<!-- /figures -->|<!-- example: .*?```text.*?```", re.DOTALL)
 """Generated text: tables of results, and output of commands."""
 

@@ -142,7 +142,7 @@ def compare_emulated(old_ns: float, new_ns: float, band: RatioBand) -> PairedCom
         new_ns: Emulated time of the new source.
         band: Error band of the ratio of two emulated times.
     """
-    if not old_ns or not new_ns:  # without a timing model nothing is known about the ratio
+    if not old_ns or not new_ns:  # the ratio is unknown without a timing model
         return PairedComparison(0.0, -math.inf, 1.0, 0.0, 0, "no emulated times", band=math.inf)
     low, high = band.around(new_ns / old_ns)
     return PairedComparison(

@@ -192,6 +192,6 @@ def share_of(profiled: AnalyzedKernel) -> KernelShare:
     """Return the kernel's share of the critical path and its headroom below the roofline."""
     roof = profiled.diagnosis.roofline
     headroom = profiled.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
-    shares = profiled.diagnosis.critical_shares if profiled.runtime_ns else {}  # without times nothing is known
+    shares = profiled.diagnosis.critical_shares if profiled.runtime_ns else {}  # unknown without times
     share = shares.get(profiled.profile.kernel.mangled_name, 1.0)
     return KernelShare(profiled.profile.kernel.name, share, headroom)
