@@ -210,10 +210,11 @@ def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
 def _mix(profiled: AnalyzedKernel) -> str:
     counters = {name: value for group in profiled.profile.counter_passes for name, value in group.items()}
     waves = counters.get("SQ_WAVES")
-    if not waves or "SQ_INSTS" not in counters:
+    shown = [f"{label} {counters[name] / waves:,.4g}" for label, name in _MIX.items() if counters.get(name)] if waves else []
+    if not waves or not shown:
         return "not collected"
-    shown = [f"{label} {counters[name] / waves:,.4g}" for label, name in _MIX.items() if counters.get(name)]
-    return f"{counters['SQ_INSTS'] / waves:,.5g}: " + ", ".join(shown)
+    total = f"{counters['SQ_INSTS'] / waves:,.5g}: " if "SQ_INSTS" in counters else ""
+    return total + ", ".join(shown)
 
 
 def _roofline(profiled: AnalyzedKernel) -> str:

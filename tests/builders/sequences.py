@@ -387,7 +387,7 @@ class Generator:
     # ---- control ----
 
     def _branch(self, depth: int) -> Item:
-        """Two sides of a condition, each skipped if no lane takes it."""
+        """Two sides of a condition, each skipped without active lanes."""
         name = list(COMPARISONS)[self._below(len(COMPARISONS))]
         a, b = self._register(), self._register()
         saved, other, end = f"s[{20 + 4 * depth}:{21 + 4 * depth}]", self._label(), self._label()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -25,7 +27,9 @@ COUNTED = frozenset({"SQ_INSTS", "SQ_INSTS_VALU", "SQ_INSTS_VMEM_RD"})
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("profile") / "run"
     words = ("job=profile", "kernel=vector_add", "kernel.params.n=2048", "passes=deep", *ON_RDNA2)
-    assert run_lab([*words, f"hydra.run.dir={directory}"]) == 0
+    with redirect_stdout(StringIO()) as printed:
+        assert run_lab([*words, f"hydra.run.dir={directory}"]) == 0
+    (directory / "printed.txt").write_text(printed.getvalue())
     return directory
 
 
@@ -44,6 +48,13 @@ def test_a_profile_has_exact_counters_and_no_time(run: Path) -> None:
     assert counters["SQ_INSTS_VMEM_WR"] == 64
     assert profile["roofline"] is None
     assert not any(name.startswith(("TCC_", "TCP_", "GRBM_", "SQ_BUSY", "SQ_INSTS_MFMA")) for name in counters)
+
+
+def test_the_screen_shows_the_counted_instructions(run: Path) -> None:
+    # Per wavefront two loads and a store are three vector memory instructions.
+    (line,) = (line for line in (run / "printed.txt").read_text().splitlines() if "instructions per wave" in line)
+
+    assert "VMEM 3" in line
 
 
 def test_its_documents_follow_their_schemas(run: Path, tmp_path: Path) -> None:

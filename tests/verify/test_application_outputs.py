@@ -139,7 +139,7 @@ def test_large_binary_output_is_compared_quickly_and_without_copies(place: int) 
     tracemalloc.stop()
 
     assert (check.passed, check.mismatches, check.worst_index) == (False, 1, (place,))
-    assert seconds < 2  # 0.1 s on an idle machine; one byte after the other takes ten
+    assert seconds < 2  # 0.1 s on an idle machine; ten for one byte after the other
     assert peak < len(first)
 
 

@@ -64,7 +64,7 @@ MAGNITUDES = {name: kind.magnitudes for name, kind in FORMATS.items()}
 
 @dataclass(frozen=True)
 class Conversion:
-    """Instruction with its formats: `count` elements, of which each takes a fresh random number if `stochastic`."""
+    """Instruction with its formats: `count` elements, each with a fresh random number if `stochastic`."""
 
     target: str
     source: str
