@@ -105,7 +105,7 @@ int rpl_relative_move(struct rpl_wave *w, int inst, int to, int from, uint32_t v
   RPL_FOR_LANES(rpl_exec(w), l) {
     uint32_t moved = from < 0 ? value : w->vgpr[from][l];
     if (to >= ARCHITECTURAL_ROWS) continue;
-    if (swaps) w->vgpr[from][l] = w->vgpr[to][l];
+    if (swaps && from >= 0) w->vgpr[from][l] = w->vgpr[to][l];
     w->vgpr[to][l] = moved;
   }
   return 0;
