@@ -68,7 +68,8 @@ def run_passes(
         shutil.rmtree(att, ignore_errors=True)
     if device.deterministic:
         wanted = counters_for(launch.code_object.architecture, counters)
-        run = _run(device, launch, directory / "trace", 1, wanted, att)
+        # The emulator counts some instructions for which the hardware has no counter.
+        run = _run(device, launch, directory / "trace", 1, tuple(dict.fromkeys((*wanted, *counters))), att)
         trace = read_database(run.database)
         notes = (*_uncollected(device, wanted, (trace,)), *run.notes)
         thread_trace, reason = _read_att(att, launch.symbol) if device.identity.has_times else (None, NO_EMULATED_TIME)

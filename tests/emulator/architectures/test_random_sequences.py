@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.emulator.structures import WaveStatus
 from tests.builders.opcodes import Snippets
 from tests.builders.sequences import FIRST_SCALAR, LDS_WORDS, MEMORY_WORDS, REGISTERS, SCALARS, Generator, Wavefront
 from tests.builders.waves import WaveBench
+from tests.emulator.architectures.test_common_instructions import CDNA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def sequences(batch: int) -> list[tuple[str, Callable[[Wavefront], None], int]]:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_sequences_have_the_same_results_everywhere(batch: int) -> None:
     drawn = sequences(batch)
-    for architecture in emulated_architectures():
+    for architecture in CDNA:
         snippets = Snippets([text for text, _, _ in drawn], architecture=architecture)
         for text, apply, seed in drawn:
             expected = start(seed)
