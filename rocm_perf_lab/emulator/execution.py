@@ -84,7 +84,9 @@ class Dispatch:
     """Whether device memory is copied for a second run, or this is that run."""
     checks: ChecksRecord | None = None
     lds_content: int = LDS_POISON
-    """Dword that fills LDS before a workgroup starts."""
+    """First dword of LDS before a workgroup starts."""
+    lds_step: int = 0
+    """Difference of each dword of LDS from the previous one before a workgroup starts."""
     services: LaunchServices | None = None
     """Host services of the kernel; such a launch runs on one thread."""
 
@@ -211,6 +213,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         mode=state.mode,
         lds_bytes=dispatch.lds_bytes,
         lds_poison=dispatch.lds_content,
+        lds_step=dispatch.lds_step,
         scratch_bytes=dispatch.scratch_bytes,
         vgpr_rows=dispatch.vgpr_rows,
         agpr_rows=dispatch.agpr_rows,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.structures import FaultRecord
     from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
     from rocm_perf_lab.emulator.translation import TranslatedKernel
+    from rocm_perf_lab.emulator.unused_reads import Content
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,9 @@ class PreparedLaunch:
         if before is None or done.execution.fault is not None or not any(f.reads_uninitialised for f in findings):
             return done, findings
 
-        def run_again(lds_content: int) -> bool:
-            return run(replace(dispatch, lds_content=lds_content, records_lines=False)).fault is None
+        def run_again(content: Content) -> bool:
+            again = replace(dispatch, lds_content=content.first, lds_step=content.step, records_lines=False)
+            return run(again).fault is None
 
         if before.depends_on_uninitialised(run_again):
             return done, findings

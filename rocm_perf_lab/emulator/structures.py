@@ -281,6 +281,7 @@ class LaunchRecord(ctypes.Structure):
         ("mode", ctypes.c_uint32),
         ("lds_bytes", ctypes.c_uint32),
         ("lds_poison", ctypes.c_uint32),
+        ("lds_step", ctypes.c_uint32),
         ("scratch_bytes", ctypes.c_uint32),
         ("vgpr_rows", ctypes.c_uint32),
         ("agpr_rows", ctypes.c_uint32),

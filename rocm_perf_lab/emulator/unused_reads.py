@@ -18,10 +18,27 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 
-CONTENTS = (0x0000_0000, 0x3F80_0001, 0x7F7F_FFFF, 0x8000_0001, 0xFFFF_FFFF)
-"""Dwords tried as content of uninitialised memory: zero, small and large, positive and negative, as integers and as floats."""
 _LARGEST_BYTES = 1 << 28
-_BITS_OF_DWORD = 4
+_BYTES_OF_DWORD = 4
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content of uninitialised memory: each dword is the previous one plus `step`, modulo 2^32."""
+
+    first: int
+    step: int = 0
+
+    def dwords(self, count: int) -> NDArray[np.uint32]:
+        """Return the first `count` dwords."""
+        return (np.arange(count, dtype=np.uint64) * np.uint64(self.step) + np.uint64(self.first)).astype(np.uint32)
+
+
+CONTENTS = (
+    *map(Content, (0x0000_0000, 0x3F80_0001, 0x7F7F_FFFF, 0x8000_0001, 0xFFFF_FFFF)),
+    Content(0x3F80_0001, 0x9E37_79B1),
+)
+"""Tried: zero, small and large, positive and negative, as integers and as floats; and dwords that differ from each other."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +71,11 @@ class MemoryBeforeLaunch:
         masks = [_initialised_bytes(memory, a) if records_stores else None for a in live]
         return cls(memory, [_Buffer(a, memory.view(a).copy(), mask) for a, mask in zip(live, masks, strict=True)])
 
-    def depends_on_uninitialised(self, run: Callable[[int], bool]) -> bool:
+    def depends_on_uninitialised(self, run: Callable[[Content], bool]) -> bool:
         """Return whether a launch has other results if uninitialised memory has other content. Memory is left as it is.
 
         Args:
-            run: Runs the launch again with a dword as content of uninitialised LDS, and returns whether it succeeded.
+            run: Runs the launch again with a content of uninitialised LDS, and returns whether it succeeded.
         """
         results = [self._memory.view(buffer.allocation).copy() for buffer in self._buffers]
         written = [
@@ -73,8 +90,8 @@ class MemoryBeforeLaunch:
 
     def _has_equal_results(
         self,
-        run: Callable[[int], bool],
-        content: int,
+        run: Callable[[Content], bool],
+        content: Content,
         results: list[NDArray[np.uint8]],
         written: list[NDArray[np.bool_] | None],
     ) -> bool:
@@ -82,7 +99,7 @@ class MemoryBeforeLaunch:
             view = self._memory.view(buffer.allocation)
             view[:] = buffer.content
             if buffer.initialised is not None:
-                filling = np.resize(np.array([content], np.uint32).view(np.uint8), len(view))
+                filling = content.dwords(-(-len(view) // _BYTES_OF_DWORD)).view(np.uint8)[: len(view)]
                 np.copyto(view, filling, where=~buffer.initialised)
         if not run(content):
             return False
@@ -98,6 +115,6 @@ def _initialised_bytes(memory: DeviceMemory, allocation: Allocation) -> NDArray[
     mask = memory.initialised(allocation)
     if mask is None:
         return None
-    bits = np.unpackbits(mask[:, None], axis=1, count=_BITS_OF_DWORD, bitorder="little").reshape(-1).astype(bool)
-    first = allocation.address % _BITS_OF_DWORD
+    bits = np.unpackbits(mask[:, None], axis=1, count=_BYTES_OF_DWORD, bitorder="little").reshape(-1).astype(bool)
+    first = allocation.address % _BYTES_OF_DWORD
     return bits[first : first + allocation.nbytes]

@@ -31,6 +31,14 @@ K void of_lds(const float* x, float* y, int* other, int how) {
   if (how == 3) y[t] = (__float_as_int(next) & 0x40000000) ? 1.0f : 0.0f;
   if (how == 4 && next != next) other[0] = 1;
 }
+K void of_pairs(const float* x, float* y, int* other, int how) {
+  __shared__ int tile[66];
+  int t = threadIdx.x;
+  tile[t] = t;
+  __syncthreads();
+  volatile int* unused = tile + 64;
+  y[t] = unused[0] == unused[1] ? 1.0f : x[t];
+}
 K void of_memory(const volatile float* x, float* y, int* other, int how) {
   int t = threadIdx.x;
   float next = x[t + 1];
@@ -86,6 +94,12 @@ def test_a_value_that_a_result_depends_on_is_a_defect(code_object: CodeObject, k
     result, _ = launch(code_object, kernel, how, checks)
 
     assert {finding.check for finding in result.findings} == {kernel.removeprefix("of_") + "_uninitialised"}
+
+
+def test_values_that_are_only_compared_with_each_other_are_a_defect(code_object: CodeObject) -> None:
+    result, _ = launch(code_object, "of_pairs", 0)
+
+    assert {finding.check for finding in result.findings} == {"lds_uninitialised"}
 
 
 @pytest.mark.parametrize("how", [1, 2])

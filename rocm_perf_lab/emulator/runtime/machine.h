@@ -111,7 +111,7 @@ struct rpl_launch {
   uint32_t work_item_id_rows;                       // 1: all of them in VGPR0; else one VGPR each
   uint32_t wave_size;                               // 32 or 64
   uint32_t mode;
-  uint32_t lds_bytes, lds_poison;
+  uint32_t lds_bytes, lds_poison, lds_step;
   uint32_t scratch_bytes;                           // per work-item
   uint32_t vgpr_rows, agpr_rows;                    // rows that the kernel may read
   uint32_t slice_instructions;

@@ -141,7 +141,7 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
                               (uint32_t)(group / launch->grid[0] / launch->grid[1])};
   const struct shape *shape = shape_of(run, workgroup);
   if (!shape) return 1;
-  for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison);
+  for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison + i * launch->lds_step);
   if (r->group) rpl_group_start(r->group, (uint32_t)group, launch->lds_bytes);
   r->count = r->live = shape->waves;
   r->waiting = 0;
