@@ -128,6 +128,19 @@ def test_an_unknown_option_of_a_group_suggests_the_nearest(directory: Directory,
     refused(directory.run(word), says="there is no", where=word, hint=hint)
 
 
+@pytest.mark.parametrize("form", ["{}/experiments/twice/kernel.yaml", "{}/experiments/twice", "./experiments/twice"])
+def test_the_path_of_a_kernel_is_refused_with_its_name_and_the_directory_of_kernels(directory: Directory, form: str) -> None:
+    path = form.format(directory.path)
+
+    refused(
+        directory.run(f"kernel={path}"),
+        says=f"kernel={path} is a path",
+        where=f"the override kernel={path}",
+        hint="kernel=twice;",
+    )
+    refused(directory.run(f"kernel={path}"), says="is selected by name", hint=f"{directory.path}/experiments/NAME/kernel.yaml")
+
+
 @pytest.mark.parametrize(
     ("word", "says", "hint"),
     [

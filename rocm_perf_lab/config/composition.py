@@ -131,21 +131,40 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
     option = re.search(r"Could not find '([^']+)'", text) or re.search(r"In '[^']*': Could not find '([^']+)'", text)
     if option:
         available = re.findall(r"^\t(\S+)", text.partition("Config search path")[0], flags=re.MULTILINE)
-        group, _, name = option[1].rpartition("/")
-        key = next((a.partition("=")[0] for a in arguments if a.lstrip("+").startswith(f"{group}=")), group)
-        near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
-        hint = f"did you mean {key}={near[0]}? " if near else ""
-        hint += "joblib, submitit and ray come with pip install 'rocm-perf-lab[cluster]'; " if group == "hydra/launcher" else ""
-        return ConfigError(
-            f"there is no {group or 'option'} named {name!r}",
-            where=f"the override {key}={name}" if group else option[1],
-            hint=f"{hint}available: {', '.join(available) or 'see --help'}",
-        )
+        return _explain_absent_option(option[1], available, arguments)
     return ConfigError(
         text.splitlines()[0] if text else type(error).__name__,
         where=cause.splitlines()[0] if cause else None,
         hint="see python -m rocm_perf_lab --help",
     )
+
+
+def _explain_absent_option(option: str, available: Sequence[str], arguments: Sequence[str]) -> ConfigError:
+    """Explain an option, for example `kernel/softmx`, that its group does not have, or a path in place of a name."""
+    by_path = next((a for a in arguments if _is_path(a) and option == "/".join(a.lstrip("+").split("=", 1))), None)
+    if by_path is not None:
+        key, _, value = by_path.partition("=")
+        group, path = key.lstrip("+"), Path(value)
+        name = path.parent.name if path.name == "kernel.yaml" else path.stem
+        hint = f"write {key}={name}; " if name in available else f"write {key}=NAME; "
+        what = f"{group}={value} is a path; a {group} is selected by name"
+    else:
+        group, _, name = option.rpartition("/")
+        key = next((a.partition("=")[0] for a in arguments if a.lstrip("+").startswith(f"{group}=")), group)
+        near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
+        hint = f"did you mean {key}={near[0]}? " if near else ""
+        hint += "joblib, submitit and ray come with pip install 'rocm-perf-lab[cluster]'; " if group == "hydra/launcher" else ""
+        what = f"there is no {group or 'option'} named {name!r}"
+    if group == "kernel":
+        hint += f"kernels are in {Path.cwd() / 'experiments'}/NAME/kernel.yaml and in the experiments of rocm-perf-lab; "
+    where = f"the override {by_path or f'{key}={name}'}" if group else option
+    return ConfigError(what, where=where, hint=f"{hint}available: {', '.join(available) or 'see --help'}")
+
+
+def _is_path(argument: str) -> bool:
+    """Return whether the value of an override looks like a file or directory."""
+    value = argument.partition("=")[2]
+    return "/" in value or value.endswith((".yaml", ".yml"))
 
 
 def _explain_yaml(error: MarkedYAMLError) -> ConfigError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -36,6 +37,7 @@ _NS_PER_MS = 1e6
 _NS_SHOWN_AS_SUCH = 10
 _THREE_DIGITS = 100
 _WIDEST = 120
+_LONG_LIST = re.compile(r"(\b\w+(?:, \w+){3})((?:, \w+){3,})$")
 
 
 def time_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = None) -> str:
@@ -109,7 +111,7 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
     for warning in diagnosis.stability.warnings:
         table.add_row("[yellow]warning[/]", Text(warning))
     for note in profile.notes:
-        table.add_row("note", Text(note))
+        table.add_row("note", Text(_shortened(note)))
     for finding in profiled.findings:
         table.add_row(f"[red]{finding.check.replace('_', ' ')}[/]", Text(finding.message))
     if profiled.verification is None:
@@ -207,6 +209,14 @@ def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
         lab.console.print(f"[bold]compare[/] {ui_command(uri)}", soft_wrap=True)
 
 
+def _shortened(text: str) -> str:
+    """Return `text` with the first names of a long list at its end, and the number of the others, which are in profile.json."""
+    found = _LONG_LIST.search(text)
+    if found is None:
+        return text
+    return f"{text[: found.end(1)]} and {found[2].count(',')} more (see profile.json)"
+
+
 def _mix(profiled: AnalyzedKernel) -> str:
     counters = {name: value for group in profiled.profile.counter_passes for name, value in group.items()}
     waves = counters.get("SQ_WAVES")
@@ -220,7 +230,7 @@ def _mix(profiled: AnalyzedKernel) -> str:
 def _roofline(profiled: AnalyzedKernel) -> str:
     roof = profiled.diagnosis.roofline
     if not isinstance(roof, Roofline):
-        return f"not available: {roof.reason}"
+        return f"not available: {_shortened(roof.reason)}"
     if roof.implausible:
         return f"implausible: {', '.join(roof.implausible)}; counters, time or peak are wrong"
     bound = (roof.position or "unknown").replace("_", " ")

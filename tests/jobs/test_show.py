@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,6 +93,27 @@ ERRORS = TimingErrors(
 )
 def test_an_emulated_time_is_shown_with_its_error_band(runtime_ns: float, text: str) -> None:
     assert time_text(runtime_ns, "emulated", ERRORS) == text
+
+
+def test_a_long_list_of_counters_is_counted_after_its_first_names(tmp_path: Path) -> None:
+    write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 10_000)], emulated=False, kernels=(VEC_COPY,)))
+    trace = read_database(tmp_path / "x.db")
+    notes = ("emulator has no counter named A, B, C, D, E_1, F, G_sum", "few: A, B, C, D, E, F", "words, more words, and so on")
+    profile = replace(build_profile(trace, target=TARGET), notes=notes)
+    diagnosis = diagnose(profile, trace, deterministic=True)
+    compiled: Any = None
+    turn = ProfiledKernel(compiled, profile, diagnosis, None, (), ())
+    console = Console(file=io.StringIO(), width=120, no_color=True, highlight=False)
+
+    show_profile(console, turn, "measured", "profile")
+
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "emulator has no counter named A, B, C, D and 3 more (see profile.json)" in text
+    assert "few: A, B, C, D, E, F " in text
+    assert "words, more words, and so on" in text
+    document = describe(profile, diagnosis, trace)["profile.json"].model_dump(mode="json")
+    assert document["notes"] == list(notes)
 
 
 def test_bounds_that_no_measurement_supports_are_called_assumed() -> None:
