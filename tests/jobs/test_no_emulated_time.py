@@ -97,6 +97,18 @@ def test_autotune_refuses_to_rank(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "target=rx6800xt" in error
 
 
+def test_a_timed_replay_is_refused_as_bad_input(tmp_path: Path) -> None:
+    words = ("job=replay_capture", "kernel=vector_add", "kernel.params.n=256", f"job.output={tmp_path / 'capture'}", *ON_RDNA2)
+    assert run_lab([*words, f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+
+    answer = rocm_perf("replay", "full-vm", "--capture-dir", tmp_path / "capture", "--device", "emulator")
+
+    assert answer.code == 2
+    assert "error: no emulated time for this architecture: replays of it cannot be timed" in answer.err
+    assert "gfx1030" in answer.err
+    assert "Memory reconstructed" not in answer.out
+
+
 def counts(**values: float) -> ExactCounts:
     return ExactCounts(dict.fromkeys(COUNTED, 100.0) | values, 16.0, countable=COUNTED)
 

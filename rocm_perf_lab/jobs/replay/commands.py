@@ -12,11 +12,12 @@ from rich.table import Table
 
 from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS, LabError
 from rocm_perf_lab.device.choice import KFD
-from rocm_perf_lab.replay.errors import IncompleteCapture
+from rocm_perf_lab.replay.errors import IncompleteCapture, ReplayError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from rocm_perf_lab.replay.report import replay_document
 from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,19 @@ class ReplayTarget:
 
         return self.emulated_target(capture).timing_errors if self.chosen_device == "emulator" else UNVALIDATED
 
+    def require_times(self, capture: Capture) -> None:
+        """Refuse a timed replay on the emulator of an architecture without a timing model.
+
+        Raises:
+            ReplayError: There is no timing model.
+        """
+        if self.chosen_device == "emulator" and self.emulated_target(capture).timing is None:
+            raise ReplayError(
+                f"{NO_EMULATED_TIME}: replays of it cannot be timed",
+                where=f"{self.directory} ({capture.code_object.described_target})",
+                hint="replay it on a GPU (--device rocm); rocm-perf emulate and profile count its instructions",
+            )
+
     def opened(self) -> Capture:
         """Open and verify the capture.
 
@@ -145,9 +159,10 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         ReservationError: The captured addresses cannot be reserved.
         DeviceFault: The kernel faulted or did not end in time.
         OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
-        ReplayError: The capture cannot be replayed on this machine.
+        ReplayError: The capture cannot be replayed on this machine, or its architecture has no emulated times.
     """
     capture = request.where.opened()
+    request.where.require_times(capture)
     with request.where.session(capture) as session:
         session.start()
         if not as_json:
