@@ -143,6 +143,12 @@ def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: in
         console.print(f"... {len(lines) - shown:,} more lines are in {PRINTED_NAME}")
 
 
+def show_rank(console: Console, name: str, possible_gain: float, runtime_ns: float) -> None:
+    """Print the share of the total time that a kernel can save, if there is a time."""
+    if runtime_ns:
+        console.print(f"[bold]rank[/]    {escape(name)}: {possible_gain:.0%} of the total time can be saved", soft_wrap=True)
+
+
 def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str, errors: TimingErrors | None = None) -> None:
     """Print one proposal: resources, guards, check, time and verdict."""
     console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")

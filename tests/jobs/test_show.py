@@ -13,7 +13,7 @@ from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
 from rocm_perf_lab.jobs.records import profile_metrics
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, time_text
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_rank, time_text
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
@@ -114,6 +114,16 @@ def test_a_long_list_of_counters_is_counted_after_its_first_names(tmp_path: Path
     assert "words, more words, and so on" in text
     document = describe(profile, diagnosis, trace)["profile.json"].model_dump(mode="json")
     assert document["notes"] == list(notes)
+
+
+def test_a_share_of_the_time_is_printed_only_if_there_is_a_time() -> None:
+    console = Console(file=io.StringIO(), width=80, no_color=True, highlight=False)
+
+    show_rank(console, "scan", 0.25, 12_000.0)
+    show_rank(console, "count", 1.0, 0.0)
+
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "rank    scan: 25% of the total time can be saved\n"
 
 
 def test_bounds_that_no_measurement_supports_are_called_assumed() -> None:

@@ -25,7 +25,7 @@ from rocm_perf_lab.jobs.optimize.setup import (
 from rocm_perf_lab.jobs.profile.job import log_profile, require_clean, require_correct
 from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
 from rocm_perf_lab.jobs.records import RebuildCheck, optimizer_params
-from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile
+from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile, show_rank
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
@@ -112,7 +112,7 @@ class OptimizeJob:
         if stop is not None:
             lab.console.print(f"[yellow]no potential gain[/]: {stop}")
             return LoopResult(baseline, profiled.runtime_ns, baseline, profiled.runtime_ns, (), stop)
-        lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the total time can be saved")
+        show_rank(lab.console, kernel.name, kernel.possible_gain, profiled.runtime_ns)
         journal = Journal(lab.output_dir / JOURNAL)
         seeds = seeds_of(lab)
         header = journal.begin(
