@@ -327,7 +327,7 @@ class Checks:
 def _traits(instruction: Instruction) -> int:
     """Return the properties of an access (enum rpl_access_trait)."""
     coherent = any(instruction.bits(bit, bit) for bit in _COHERENT_BITS.get(instruction.encoding, ()))
-    if "_ATOMIC_CMPSWAP" in instruction.mnemonic:
+    if "_ATOMIC_CMPSWAP" in instruction.mnemonic or "_ATOMIC_FCMPSWAP" in instruction.mnemonic:
         return _COHERENT | _COMPARES
     if instruction.isa.marks_atomic_stores or "_ATOMIC_" in instruction.mnemonic:
         return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
