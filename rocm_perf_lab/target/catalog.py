@@ -95,6 +95,11 @@ def products_of(architecture: str) -> tuple[str, ...]:
     return tuple(name for name in target_names() if load_target(name).architecture == architecture)
 
 
+def choice_of_targets(architecture: str) -> str:
+    """Return the hint that names the targets for code of an architecture."""
+    return f"choose one of its architecture: --target {' or '.join(products_of(architecture)) or architecture}"
+
+
 def usual_target(architecture: str) -> str:
     """Return the name of the target that an architecture's name stands for; MI300X if there is none."""
     return target_aliases().get(architecture.partition(":")[0], DEFAULT_TARGET)

@@ -23,7 +23,7 @@ from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
 from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.target.catalog import load_target, products_of, usual_target
+from rocm_perf_lab.target.catalog import choice_of_targets, load_target, usual_target
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
@@ -110,7 +110,7 @@ def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> No
 
 def _other_choice(architecture: str, target: Target) -> str:
     """Return the targets of a code object, and the flag of a compiler for a target that the emulator executes."""
-    possible = f"choose one of its architecture: --target {' or '.join(products_of(architecture)) or architecture}"
+    possible = choice_of_targets(architecture)
     if target.architecture not in emulated_architectures():
         return f"{possible}; the emulator executes {', '.join(emulated_architectures())}"
     return f"{possible}; or compile it with --offload-arch={target.architecture}"

@@ -67,7 +67,7 @@ class ReplayTarget:
         Raises:
             LabError: The named target has another architecture.
         """
-        from rocm_perf_lab.target.catalog import load_target, products_of, usual_target
+        from rocm_perf_lab.target.catalog import choice_of_targets, load_target, usual_target
 
         architecture = capture.code_object.architecture
         target = load_target(self.target or usual_target(architecture))
@@ -75,7 +75,7 @@ class ReplayTarget:
             raise LabError(
                 f"the capture is of {capture.code_object.described_target}, {target.name} is {target.architecture}",
                 where="--target",
-                hint=f"choose one of its architecture: --target {' or '.join(products_of(architecture)) or architecture}",
+                hint=choice_of_targets(architecture),
             )
         return target
 
