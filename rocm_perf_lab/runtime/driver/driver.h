@@ -1,0 +1,119 @@
+// Emulated kernel driver (KFD, DRM) inside an application: what its parts know of each other.
+//
+// The library is preloaded into the application. AMD's runtime opens /dev/kfd, allocates memory and creates queues through it;
+// threads of this library read the queues and execute their packets in the application's own address space, with the emulator's
+// C runtime. Code is translated by the service process that started the application (see service.h), over a private socket.
+#ifndef RPL_DRIVER_H
+#define RPL_DRIVER_H
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "../../emulator/runtime/machine.h"
+
+#define RPL_EXPORT __attribute__((visibility("default")))
+enum { RPL_MAX_GPUS = 16, RPL_FIRST_GPU_ID = 0x4242 };
+
+// ---- settings.c: the file `settings` in the session directory, which the environment variable RPL_SESSION names ----
+struct drv_gpu {
+  uint32_t gpu_id, node;          // node 0 is the CPU
+  uint32_t render_minor;
+  uint32_t device_id, family_id;
+  uint32_t compute_units, xcds, wave_size;
+  uint32_t clock_mhz, memory_clock_mhz;
+  uint64_t memory_bytes;
+  char architecture[16], name[64];
+};
+struct drv_settings {
+  char session[256];              // private directory: sys/ (tree of topology files), service.sock
+  uint32_t gpu_count;
+  struct drv_gpu gpus[RPL_MAX_GPUS];
+  uint32_t threads;               // per dispatch
+  uint32_t any_order;             // kernels whose results depend on the order of workgroups use several threads too
+  int64_t max_instructions;       // of one dispatch; 0: no limit
+  uint32_t max_seconds;           // of one dispatch, wall time; 0: no limit
+  uint32_t heartbeat_seconds;     // print a line about a dispatch that runs longer; 0: never
+  uint32_t records;               // send a record of every dispatch to the service
+  uint32_t trace;                 // 0..3: log of the driver's calls on stderr
+};
+// NULL in a process without a session: every interposed function then only forwards.
+const struct drv_settings *drv_settings(void);
+const struct drv_gpu *drv_gpu_of_id(uint32_t gpu_id);
+void drv_log(uint32_t level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// One line (or several, separated by newlines) on stderr, written at once.
+void drv_say(const char *text);
+
+// ---- memory.c: address ranges that GPUs can access ----
+// A snapshot of the ranges, sorted by address; valid until it is put back. Changes create a new snapshot.
+struct drv_ranges {
+  atomic_long users;
+  uint64_t version, count;
+  struct rpl_allocation ranges[];
+};
+const struct drv_ranges *drv_ranges_get(void);
+void drv_ranges_put(const struct drv_ranges *ranges);
+// Version of the newest snapshot, to see cheaply whether it changed.
+uint64_t drv_ranges_version(void);
+// With XNACK: makes the mapping of the host's memory that contains `address` accessible. Returns whether there is one.
+int drv_memory_fault_in(uint64_t address);
+// The block of device memory that contains `address`: where it begins, its size, and its offset in the memory file.
+// Returns 0 if there is none.
+struct drv_block_place { uint64_t address, size, offset; uint32_t gpu_id; };
+int drv_memory_block(uint64_t address, struct drv_block_place *place);
+int drv_memory_file(void);        // descriptor of the sparse file that holds device memory
+
+// ---- events.c ----
+void drv_event_set(uint32_t event_id);
+// Looks for events that kernels signalled by themselves: a store to the event page and S_SENDMSG.
+void drv_events_scan(void);
+// Raises the memory exception of a GPU: the runtime reports it and aborts.
+void drv_event_memory_fault(uint32_t gpu_id, uint64_t address, int not_present, int read_only);
+void drv_event_hardware_exception(uint32_t gpu_id, int reset_cause);
+
+// ---- clocks.c ----
+enum { RPL_TICK_NS = 10 };        // the counter of the GPU runs at 100 MHz
+uint64_t drv_ticks(void);         // CLOCK_MONOTONIC_RAW in ticks
+uint64_t drv_nanoseconds(void);   // CLOCK_MONOTONIC_RAW
+
+// ---- queues.c ----
+struct kfd_ioctl_create_queue_args;
+// Start and stop the thread of a queue. 0 or an errno. Destroying waits for the thread.
+int drv_queue_create(struct kfd_ioctl_create_queue_args *args, uint64_t *doorbell);
+int drv_queue_destroy(uint32_t queue_id);
+int drv_queue_update(uint32_t queue_id, uint64_t ring, uint64_t ring_bytes, uint32_t percentage);
+void drv_queues_wake(void);       // a doorbell was rung
+void drv_queues_forget(void);     // in the child after fork(): the threads do not exist
+
+// ---- kernels.c: translated kernels by address of their descriptor ----
+struct drv_kernel {
+  uint64_t object;                // address of the descriptor
+  uint32_t id;                    // of the service
+  uint32_t block_count, probe_count;
+  uint32_t vgpr_rows, agpr_rows;
+  uint32_t depends_on_order;
+  uint32_t wave_size, mode;
+  uint32_t system_sgprs, work_item_id_dims, work_item_id_rows;
+  uint32_t static_scratch_bytes, static_lds_bytes, kernarg_bytes;
+  uint32_t properties;            // kernel_code_properties
+  uint32_t user_sgprs;            // declared
+  uint32_t preload_offset, preload_dwords;
+  uint32_t cooperative;
+  uint64_t load_address;          // added to addresses of the code object
+  _Atomic(rpl_kernel) code;       // best native code so far
+  const char *name;
+};
+// Returns the kernel, translated at its first use; NULL with a message in `error`.
+const struct drv_kernel *drv_kernel_of(uint32_t gpu_id, uint64_t object, char *error, uint64_t error_bytes);
+
+// ---- dispatch.c ----
+struct hsa_kernel_dispatch_packet_s;
+struct drv_outcome {
+  uint32_t failed;                // 0, or enum drv_failure
+  uint64_t address;               // of a memory fault
+  uint64_t duration_ns;           // emulated
+};
+enum drv_failure { RPL_FAILED_MEMORY = 1, RPL_FAILED_ILLEGAL, RPL_FAILED_TRAP, RPL_FAILED_LIMIT, RPL_FAILED_TRANSLATION, RPL_FAILED_LDS };
+struct drv_queue_info { uint32_t queue_id, gpu_id; uint64_t amd_queue; };
+// Runs a kernel to its end on this thread and the pool's.
+void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_dispatch_packet_s *packet, uint64_t packet_address,
+                  uint64_t dispatch_number, const atomic_int *stop, struct drv_outcome *outcome);
+#endif
