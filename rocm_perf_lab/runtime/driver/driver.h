@@ -20,6 +20,7 @@ struct drv_gpu {
   uint32_t device_id, family_id;
   uint32_t compute_units, xcds, wave_size;
   uint32_t clock_mhz, memory_clock_mhz;
+  uint32_t vector_line_bytes;     // of the vector L1: 64 or 128 (gpu.i.vector_line_bytes; default 128)
   uint64_t memory_bytes;
   char architecture[16], name[64];
 };
@@ -104,12 +105,44 @@ struct drv_kernel {
 // Returns the kernel, translated at its first use; NULL with a message in `error`.
 const struct drv_kernel *drv_kernel_of(uint32_t gpu_id, uint64_t object, char *error, uint64_t error_bytes);
 
+// ---- timing.c: emulated durations, and the file of records that `rocm-perf profile` reads ----
+// What the timing model and the records need to know about one dispatch while it runs.
+struct drv_timing;
+// Sums over the threads of a dispatch.
+struct drv_work {
+  const uint64_t *executions, *active_lanes;  // [block_count]
+  const struct rpl_counters *counters;
+  uint64_t instructions;          // of all wavefronts
+};
+// Before a dispatch. If the service has to estimate its duration, sets `launch`'s sampled workgroups, traces and counts, which all
+// threads share. Never fails: a dispatch without memory for traces is not traced.
+struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gpu_id, uint32_t queue_id, struct rpl_launch *launch,
+                                    const struct drv_ranges *ranges, uint32_t threads);
+// Buffers of one thread: machine->footprint, run and has_half_lines.
+void drv_timing_thread(struct drv_timing *timing, uint32_t thread, struct rpl_machine *machine);
+// After the last workgroup: emulated duration in ns. `work` is NULL if the dispatch failed.
+uint64_t drv_timing_end(struct drv_timing *timing, uint64_t dispatch_number, const struct drv_work *work);
+// Writes the record of the dispatch, once its place on the timeline of the queue is known, and frees `timing` (NULL is allowed).
+// Without records, frees only.
+void drv_timing_record(struct drv_timing *timing, uint64_t submitted_ns, uint64_t start_ns, uint64_t end_ns);
+// Writes the record of a copy by an SDMA queue.
+void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, uint64_t to, uint64_t bytes, uint64_t start_ns,
+                            uint64_t end_ns);
+void drv_timing_forget(void);     // in the child after fork(): a file of its own, and its own connection
+
+// ---- service.c: the client of the translation service ----
+struct iovec;
+// Sends a message that consists of `parts` and waits for the answer. Returns the kind of the answer, whose content (`bytes` bytes) the
+// caller frees; 0 if the service is gone or memory is short.
+uint32_t drv_service_ask(uint32_t kind, const struct iovec *parts, int count, void **answer, uint64_t *bytes);
+
 // ---- dispatch.c ----
 struct hsa_kernel_dispatch_packet_s;
 struct drv_outcome {
   uint32_t failed;                // 0, or enum drv_failure
   uint64_t address;               // of a memory fault
   uint64_t duration_ns;           // emulated
+  struct drv_timing *timing;      // for drv_timing_record
 };
 enum drv_failure { RPL_FAILED_MEMORY = 1, RPL_FAILED_ILLEGAL, RPL_FAILED_TRAP, RPL_FAILED_LIMIT, RPL_FAILED_TRANSLATION, RPL_FAILED_LDS };
 struct drv_queue_info { uint32_t queue_id, gpu_id; uint64_t amd_queue; };

@@ -41,15 +41,40 @@ struct rpl_hot_blocks { uint32_t id, block_count; };
 // A fault, to be explained. Then: struct rpl_fault. The answer is TEXT_IS: lines for stderr.
 struct rpl_fault_report { uint32_t id, queue; uint64_t dispatch; uint32_t grid[3], block[3]; uint64_t max_instructions; };
 
-// A dispatch that ran; the answer is DURATION_IS. Then: uint64_t executions[block_count], uint64_t active_lanes[block_count],
-// struct rpl_counters, struct rpl_workgroup_counts[count_entries], then for each traced workgroup (uint64_t linear id) and each of its
-// `waves_per_workgroup` wavefronts: uint64_t words, uint64_t[words].
+// A dispatch whose duration is wanted; the answer is DURATION_IS. Then, all of it little-endian and without padding:
+// uint64_t executions[block_count], uint64_t active_lanes[block_count], struct rpl_counters, struct rpl_workgroup_counts[workgroups],
+// uint64_t ranges[range_count][2] (begin and end of the memory that the GPU can access), uint64_t sampled[traced_workgroups] (linear
+// ids), for each of those and each of its `waves_per_workgroup` wavefronts uint64_t words and uint64_t[words], then the footprint:
+// struct rpl_line_access[line_accesses], uint32_t windows[xcds][RPL_WINDOWS][1 << channel_bits],
+// uint32_t memory_instructions[workgroups].
 struct rpl_dispatch_record {
-  uint32_t id, queue, gpu, block_count;
-  uint64_t dispatch, submitted_ns, started_ns;      // in the time of the emulated GPU
+  uint32_t id, queue, gpu /* index */, block_count;
+  uint64_t dispatch, workgroups, instructions;
   uint32_t grid[3], block[3], remainder[3], lds_bytes, scratch_bytes;
-  uint32_t wants_duration;
-  uint64_t count_entries, traced_workgroups, waves_per_workgroup;
+  uint32_t waves_per_workgroup, traced_workgroups, range_count;
+  uint32_t xcds, channel_bits, sampling_shift, footprint_is_truncated, trace_is_truncated, reserved;
+  uint64_t line_accesses;
 };
-struct rpl_duration { uint64_t nanoseconds; };
+// `fixed_ns` does not depend on the work of the dispatch. 0 and 0: the target has no timing model.
+struct rpl_duration { uint64_t nanoseconds, fixed_ns; uint32_t record /* number of the estimate, for the records */, reserved; };
+
+// The file `records.PID` of a process in the session directory: entries, each a header and `bytes` bytes. Its last entry may be
+// incomplete if the process was killed.
+enum rpl_entry_kind {
+  RPL_ENTRY_PROCESS = 1,  // struct rpl_process_entry, then the executable (NUL)
+  RPL_ENTRY_COUNTS,       // struct rpl_counts_entry, uint64_t executions[block_count], active_lanes[block_count], struct rpl_counters
+  RPL_ENTRY_DISPATCH,     // struct rpl_dispatch_entry
+  RPL_ENTRY_COPY          // struct rpl_copy_entry
+};
+struct rpl_entry { uint32_t kind, bytes; };
+struct rpl_process_entry { uint32_t protocol, pid, parent, reserved; uint64_t start_ns; };
+// Equal counts of a kernel are written once.
+struct rpl_counts_entry { uint32_t number, id, block_count, reserved; };
+// Times are nanoseconds of the emulated GPU; `counts` is the number of the entry with the counters of the dispatch.
+struct rpl_dispatch_entry {
+  uint32_t id, gpu, queue, counts;
+  uint64_t dispatch, submitted_ns, start_ns, end_ns;
+  uint32_t grid[3], block[3], remainder[3], lds_bytes, scratch_bytes, record /* of rpl_duration */;
+};
+struct rpl_copy_entry { uint32_t gpu, queue, from_gpu, to_gpu /* 1 or 0: device memory */; uint64_t bytes, start_ns, end_ns; };
 #endif
