@@ -15,7 +15,7 @@ $(BIN)/python -m pip install --quiet --no-compile uv && $(BIN)/uv pip install --
 	|| $(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
 endef
 
-.PHONY: demo test slow corpus lint types bench figures clean
+.PHONY: demo test slow corpus lint types bench figures rocm-root rocm-root-tests clean
 
 demo: $(DEMO_READY)
 	@echo "Demo: rewrite a naive softmax kernel on the emulator until it is faster (about a minute)."
@@ -50,6 +50,14 @@ figures: $(READY)
 		"landscapes --seeds 3 --data tests/data/landscapes --json benchmarks/results/landscapes_development.json" "replay --gibibytes 1 --processes 20"; \
 		do $(BIN)/python -m benchmarks.$$benchmark || echo "exit code $$?: $$benchmark"; done
 	$(BIN)/python -m benchmarks.figures
+
+# Debian's ROCm packages in a directory tree of their own (1.3 GB), in the cache directory or in ROCM_PERF_LAB_ROCM_ROOT, for tests
+# of the emulated driver; rocm-root-tests adds AMD's test programs for gfx90a (13 GB).
+rocm-root: $(READY)
+	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages
+
+rocm-root-tests: $(READY)
+	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages --tests
 
 $(DEMO_READY): pyproject.toml
 	@echo "Set-up: install compilers and libraries into $(VENV) (about 2.5 GB on disk; a minute with a fast network)."

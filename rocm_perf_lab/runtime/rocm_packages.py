@@ -1,0 +1,254 @@
+"""Debian's ROCm packages in a separate directory tree: `python -m rocm_perf_lab.runtime.rocm_packages [--tests] [PACKAGE...]`.
+
+Packages are downloaded with apt from the mirror that this machine uses, with a private package database, and unpacked without
+running their scripts. So neither root nor a Debian of the same release is needed, and the system is not changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, enter_root, is_complete, rocm_root_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SUITE_VARIABLE = "ROCM_PERF_LAB_ROCM_SUITE"
+_DEFAULT_SUITE = "sid"
+_SYSTEM = ("base-files", "base-passwd", "libc-bin", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "perl")
+_COMPILERS = ("g++", "libc6-dev", "hipcc", "libamdhip64-6", "libamdhip64-dev", "libhsa-runtime-dev")
+_TOOLS = ("rocminfo", "rocm-smi", "amd-smi")
+_OPENCL = ("clinfo", "rocm-opencl-icd", "ocl-icd-libopencl1", "ocl-icd-opencl-dev", "python3-pyopencl", "python3-pytest")
+_LIBRARIES = ("librocprim-dev", "libhipcub-dev", "librocthrust-dev", "libhipfft-dev", "librocfft-dev", "python3", "python3-numpy")
+_APPLICATIONS = ("hashcat", "hashcat-data")
+BASE_PACKAGES = (*_SYSTEM, *_COMPILERS, *_TOOLS, *_OPENCL, *_LIBRARIES, *_APPLICATIONS)
+TEST_PACKAGES = (
+    "librocrand1-tests",
+    "librocfft0-tests",
+    "libhipfft0-tests",
+    "librocprim-tests",
+    "libhipcub-tests",
+    "librocthrust-tests",
+    "librocblas4-tests",
+    "librocsparse1-tests",
+    "libmiopen1-tests",
+    "llama.cpp",
+    "libggml0-backend-hip",
+)
+"""AMD's test programs, built for gfx90a: about 3 GB to download, 13 GB on disk."""
+_LINKS = {"usr/bin/awk": "mawk", "usr/bin/cc": "gcc", "usr/bin/c++": "g++"}
+"""Links that package scripts would have made."""
+_LIBRARY_DIRECTORIES = "/usr/lib/x86_64-linux-gnu/blas\n/usr/lib/x86_64-linux-gnu/lapack\n"
+_ACCOUNTS = {"etc/passwd": "passwd.master", "etc/group": "group.master"}
+_APT_SETTINGS = """\
+Dir::Etc::SourceList "{state}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::State "{state}";
+Dir::State::Lists "{state}/lists";
+Dir::State::status "{state}/status";
+Dir::Cache "{state}";
+Dir::Cache::archives "{state}/archives";
+APT::Install-Recommends "false";
+APT::Architecture "amd64";
+APT::Sandbox::User "";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Debug::NoLocking "true";
+"""
+
+
+@dataclass(frozen=True)
+class PackageDownloads:
+    """Private apt database in `state`, and the packages that were downloaded with it."""
+
+    state: Path
+
+    def prepare(self, mirror: str, suite: str, status: str) -> None:
+        """Write apt's settings and read the package lists of `mirror`.
+
+        Args:
+            mirror: Address of a Debian mirror.
+            suite: Suite or code name, for example `sid`.
+            status: Database of the packages that are already unpacked, in dpkg's format.
+
+        Raises:
+            LabError: The package lists cannot be read.
+        """
+        for directory in ("lists/partial", "archives/partial", "none/partial"):
+            (self.state / directory).mkdir(parents=True, exist_ok=True)
+        write_text(self.state / "status", status)
+        write_text(self.state / "sources.list", f"deb {mirror} {suite} main\n")
+        write_text(self.state / "apt.conf", _APT_SETTINGS.format(state=self.state))
+        self._apt(["-qq", "update"])
+
+    def download(self, packages: Sequence[str]) -> list[Path]:
+        """Download packages with their dependencies; a download that was interrupted continues.
+
+        Returns:
+            The files of the packages that are not in the status database.
+
+        Raises:
+            LabError: A package does not exist or cannot be downloaded.
+        """
+        # --print-uris leaves out files that are there already, so it has to look into an empty directory.
+        listed = self._apt(["install", "-qq", "-y", "--print-uris", "-o", f"Dir::Cache::archives={self.state}/none", *packages])
+        names = [line.split()[1] for line in listed.splitlines() if line.startswith("'")]
+        self._apt(["install", "-qq", "-y", "--download-only", *packages])
+        return [self.state / "archives" / name for name in names]
+
+    def _apt(self, arguments: Sequence[str]) -> str:
+        """Run apt-get with the private settings and return its output."""
+        environment = {**os.environ, "APT_CONFIG": str(self.state / "apt.conf"), "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False)
+        errors = [line for line in (done.stderr + done.stdout).splitlines() if line.startswith(("E:", "Err:", "W: Failed"))]
+        if done.returncode or any(not line.startswith("Err:") for line in errors):
+            reason = errors[-1] if errors else f"apt-get exited with code {done.returncode}"
+            raise LabError(f"ROCm packages cannot be had: {reason}", hint="check the network and apt's package sources")
+        return done.stdout
+
+
+def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
+    """Set up `root` with packages, or add those that it lacks.
+
+    A new tree is built under a temporary name and renamed when it is complete. Processes that ask for the same tree wait for
+    each other.
+
+    Args:
+        root: The directory tree.
+        packages: Names of Debian packages.
+
+    Returns:
+        The packages that were missing; empty if `root` was complete.
+
+    Raises:
+        LabError: The packages cannot be had, or this user cannot enter a root directory.
+    """
+    with _locked(root):
+        present = (root / COMPLETE_FILE).read_text().split() if is_complete(root) else []
+        missing = [package for package in packages if package not in present]
+        if missing:
+            _require_tools()
+            _install(root, missing, present)
+        return missing
+
+
+def debian_mirror() -> str:
+    """Return the address of the Debian mirror in apt's own configuration.
+
+    Raises:
+        LabError: apt has no Debian mirror.
+    """
+    fields = "$(ORIGIN)|$(LABEL)|$(COMPONENT)|$(REPO_URI)"
+    done = subprocess.run(["apt-get", "indextargets", "--format", fields], capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        origin, label, component, address = line.split("|")
+        # Without package lists, only the address is known.
+        is_debian = (origin, label) == ("Debian", "Debian") or (not origin and address.rstrip("/").endswith("/debian"))
+        if component == "main" and is_debian:
+            return address
+    raise LabError(
+        "apt on this machine has no Debian mirror", hint="use a machine or a container with Debian, or install ROCm itself"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Set up the ROCm root of this machine and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m rocm_perf_lab.runtime.rocm_packages", description=__doc__.split("\n")[0])
+    parser.add_argument("--tests", action="store_true", help="also AMD's test programs for gfx90a, 13 GB on disk")
+    parser.add_argument("packages", nargs="*", help="other packages to add")
+    chosen = parser.parse_args(arguments)
+    root = rocm_root_dir()
+    try:
+        added = install_packages(root, [*BASE_PACKAGES, *(TEST_PACKAGES if chosen.tests else ()), *chosen.packages])
+    except LabError as error:
+        print("error: " + "\n".join(error.lines()), file=sys.stderr)
+        return error.exit_code
+    print(f"ROCm root: {root} ({len(added)} packages added)" if added else f"ROCm root: {root} (complete)")
+    return 0
+
+
+def _require_tools() -> None:
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise LabError(f"{tool} is not installed", hint="use a machine or a container with Debian, or install ROCm itself")
+
+
+def _install(root: Path, missing: Sequence[str], present: Sequence[str]) -> None:
+    """Download and unpack packages into a new tree or into the present one."""
+    state = root.with_name(f"{root.name}.packages")
+    place = root if present else root.with_name(f"{root.name}.new")
+    database = place / "var/lib/dpkg/status"
+    if not present:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+    downloads = PackageDownloads(state)
+    _report("reading the package lists")
+    downloads.prepare(debian_mirror(), os.environ.get(SUITE_VARIABLE, _DEFAULT_SUITE), database.read_text() if present else "")
+    _report(f"downloading {len(missing)} packages and their dependencies")
+    files = downloads.download(missing)
+    _report(f"unpacking {len(files)} packages into {root}")
+    _unpack(place, files)
+    _configure(place)
+    write_text(place / COMPLETE_FILE, "\n".join([*present, *missing]) + "\n")
+    if not present:
+        shutil.rmtree(root, ignore_errors=True)
+        place.rename(root)
+    shutil.rmtree(state)
+
+
+def _unpack(root: Path, files: Sequence[Path]) -> None:
+    """Unpack packages and add them to dpkg's database of the tree."""
+    database = root / "var/lib/dpkg/status"
+    # base-files has the links /bin -> usr/bin and so on, which have to exist before anything is unpacked through them.
+    for file in sorted(files, key=lambda file: not file.name.startswith("base-files_")):
+        unpacked = subprocess.run(["dpkg-deb", "-x", file, root], capture_output=True, text=True, check=False)
+        if unpacked.returncode:
+            raise LabError(f"{file.name} cannot be unpacked: {unpacked.stderr.strip()}", where=str(root), hint="free disk space")
+        control = subprocess.run(["dpkg-deb", "-f", file], capture_output=True, text=True, check=True).stdout
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with database.open("a", encoding="utf-8") as sink:
+            name, rest = control.split("\n", 1)
+            sink.write(f"{name}\nStatus: install ok installed\n{rest.rstrip()}\n\n")
+
+
+def _configure(root: Path) -> None:
+    """Make what the packages' own scripts would have made: links, accounts and the linker's cache."""
+    for link, target in _LINKS.items():
+        if not os.path.lexists(root / link):
+            (root / link).symlink_to(target)
+    for account, master in _ACCOUNTS.items():
+        shutil.copyfile(root / "usr/share/base-passwd" / master, root / account)
+    write_text(root / "etc/ld.so.conf.d/00-rocm-perf-lab.conf", _LIBRARY_DIRECTORIES)
+    command = enter_root(root, ["/sbin/ldconfig"], shared=[], working_directory=Path("/"), environment={})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"ldconfig failed inside the ROCm root: {done.stderr.strip()}", where=str(root))
+
+
+def _report(what: str) -> None:
+    print(f"ROCm root: {what}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Hold the lock of a tree."""
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with root.with_name(f"{root.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())
