@@ -194,7 +194,7 @@ def _classified(encoding: str, mnemonic: str, code: bytes, isa: InstructionSet) 
         instruction = decode_one(code, 0, isa)
         if instruction.mnemonic != isa.operation(mnemonic):
             return OpcodeCoverage(encoding, mnemonic, UNSUPPORTED, f"decoded as {instruction.mnemonic.lower()}")
-        program = decode_program("coverage", code + _END, 0, (0,), 0, isa)
+        program = decode_program("coverage", code + _END, 0, (0,), isa)
         kernel_ir(program)
     except IllegalInstruction:
         return OpcodeCoverage(encoding, mnemonic, UNSUPPORTED, "the decoder does not know it")

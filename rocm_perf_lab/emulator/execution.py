@@ -76,6 +76,8 @@ class Dispatch:
     """Linear ids of the workgroups to run; None runs all of them."""
     xcds: int = 1
     """XCDs of the GPU, to which workgroups go in turn."""
+    load_address: int = 0
+    """Device address of address 0 of the code object."""
     has_half_lines: bool = False
     """Lines of the vector L1 have 64 bytes instead of 128."""
     records_lines: bool = False
@@ -222,6 +224,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         starts_together=together,
         checks=None if dispatch.checks is None else ctypes.addressof(dispatch.checks),
         host=None if dispatch.services is None else ctypes.addressof(dispatch.services.record),
+        load_address=dispatch.load_address,
     )
     record.user_sgprs[: len(state.user_sgprs)] = state.user_sgprs
     return record

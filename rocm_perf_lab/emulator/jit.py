@@ -138,7 +138,7 @@ def program_key(program: Program, optimised: frozenset[int] | None = None) -> st
     """
     import llvmlite.binding as llvm
 
-    digest = hashlib.sha256(f"{program.isa} {program.entry} {program.load_address} {program.mode}".encode())
+    digest = hashlib.sha256(f"{program.isa} {program.entry} {program.mode}".encode())
     for instruction in program.instructions:
         digest.update(f" {instruction.address}:{instruction.raw:x}".encode())
     for missing in program.missing:

@@ -232,7 +232,7 @@ class EmulatedGpu:
                 architected_scratch=translated.program.isa.architected_scratch,
                 packed_work_item_ids=translated.program.isa.packed_work_item_ids,
             )
-            dispatch = self._dispatch(kernel, geometry, translated, state, scratch_bytes)
+            dispatch = self._dispatch(loaded, kernel, geometry, translated, state, scratch_bytes)
             return PreparedLaunch(
                 dispatch=replace(dispatch, cooperative=_is_cooperative(kernel, kernarg)),
                 translated=translated,
@@ -275,6 +275,7 @@ class EmulatedGpu:
 
     def _dispatch(
         self,
+        loaded: LoadedCodeObject,
         kernel: KernelMetadata,
         geometry: Geometry,
         translated: TranslatedKernel,
@@ -296,6 +297,7 @@ class EmulatedGpu:
             threads=1 if results_depend_on_order(translated.program) else self._threads,
             shares_work=results_depend_on_order(translated.program),
             xcds=self._target.xcds,
+            load_address=loaded.load_address,
             has_half_lines=self._target.caches.vector_l1_line_bytes < LINE_BYTES,
         )
 

@@ -74,11 +74,10 @@ class MissingCode:
 
 @dataclass(frozen=True)
 class Program:
-    """Code of one kernel; device addresses are addresses of the code object plus `load_address`."""
+    """Code of one kernel, by addresses of the code object; translated code adds the load address of the wavefront."""
 
     symbol: str
     entry: int
-    load_address: int
     blocks: tuple[BasicBlock, ...]
     isa: InstructionSet
     mode: int = DEFAULT_MODE
@@ -125,7 +124,6 @@ def decode_program(
     code: bytes,
     code_address: int,
     entries: tuple[int, ...],
-    load_address: int,
     isa: InstructionSet,
     mode: int = DEFAULT_MODE,
     ends: tuple[tuple[int, str], ...] = (),
@@ -137,7 +135,6 @@ def decode_program(
         code: Content of the text section of the code object.
         code_address: Address of the section in the code object.
         entries: Addresses in the code object.
-        load_address: Device address of address 0 of the code object.
         isa: Instruction set of the code.
         mode: MODE register at kernel entry.
         ends: Addresses behind functions, with their names.
@@ -148,7 +145,7 @@ def decode_program(
     reached = reachable_instructions(code, code_address, entries, isa, _follow, dict(ends))
     missing = tuple(MissingCode(address, reason) for address, reason in sorted(reached.missing.items()))
     blocks = _blocks(reached.instructions, entries)
-    return Program(symbol, entries[0], load_address, blocks, isa, mode, missing, reached.doubtful)
+    return Program(symbol, entries[0], blocks, isa, mode, missing, reached.doubtful)
 
 
 def without_instruction(program: Program, address: int, reason: str) -> Program:

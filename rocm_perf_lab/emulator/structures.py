@@ -61,6 +61,7 @@ class WaveState(ctypes.Structure):
         ("recent_times", ctypes.c_uint32 * RECENT_PLACES),
         ("oldest_place", ctypes.c_uint32),
         ("memory_instructions", ctypes.c_uint32),
+        ("load_address", ctypes.c_uint64),
     )
 
 
@@ -84,6 +85,7 @@ class FaultKind(IntEnum):
     HOST_MEMORY = 9
     TRAP = 10
     HOST_CALL = 11
+    STOPPED = 12
 
 
 class AccessKind(IntEnum):
@@ -187,6 +189,8 @@ class MachineState(ctypes.Structure):
         ("fault", FaultRecord),
         ("counters", MemoryCounters),
         ("footprint", ctypes.c_void_p),
+        ("miss", ctypes.c_void_p),
+        ("owner", ctypes.c_void_p),
     )
 
 
@@ -197,6 +201,7 @@ class WaveTrace(ctypes.Structure):
         ("words", ctypes.POINTER(ctypes.c_uint64)),
         ("count", ctypes.c_uint64),
         ("capacity", ctypes.c_uint64),
+        ("limit", ctypes.c_uint64),
     )
 
 
@@ -292,4 +297,6 @@ class LaunchRecord(ctypes.Structure):
         ("host", ctypes.c_void_p),
         ("chosen", ctypes.c_void_p),
         ("counts", ctypes.c_void_p),
+        ("load_address", ctypes.c_uint64),
+        ("hooks", ctypes.c_void_p),
     )

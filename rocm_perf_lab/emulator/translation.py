@@ -52,7 +52,7 @@ class KernelTranslator:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._known: dict[tuple[str, int, str], TranslatedKernel] = {}
+        self._known: dict[tuple[str, str], TranslatedKernel] = {}
 
     def translate(self, loaded: LoadedCodeObject, kernel: KernelMetadata) -> TranslatedKernel:
         """Return the native code of a kernel.
@@ -60,7 +60,7 @@ class KernelTranslator:
         Raises:
             EmulationError: Bytes do not encode an instruction, or the emulator does not implement an instruction.
         """
-        key = (loaded.code_object.sha256, loaded.load_address, kernel.symbol)
+        key = (loaded.code_object.sha256, kernel.symbol)
         if key not in self._known:
             self._known[key] = self._translated(_decode(loaded, kernel))
         return self._known[key]
@@ -94,7 +94,7 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     code, others = elf.content(section), _kernel_addresses(loaded)
     in_section = range(section.address, section.address + section.size)
     ends = _ends_of_functions(elf, in_section)
-    program = decode_program(kernel.symbol, code, section.address, (entry,), loaded.load_address, isa, mode, ends)
+    program = decode_program(kernel.symbol, code, section.address, (entry,), isa, mode, ends)
     if not program.has_indirect_jumps:
         return program
     symbols = {s.address: s.size for s in elf.symbols.values() if s.address in in_section and s.size}
@@ -103,10 +103,10 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored], isa.getpc_opcode) - others
     functions = tuple(address for address in symbols if address in callable_)
     entries = tuple(dict.fromkeys((entry, *functions, *stored)))
-    program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, isa, mode, ends)
+    program = decode_program(kernel.symbol, code, section.address, entries, isa, mode, ends)
     end = kernel.entry_address + kernel.code_bytes
     entries += unreached_entries(program, code, section.address, end)
-    return decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, isa, mode, ends)
+    return decode_program(kernel.symbol, code, section.address, entries, isa, mode, ends)
 
 
 def _ends_of_functions(elf: ElfFile, section: range) -> tuple[tuple[int, str], ...]:

@@ -211,7 +211,7 @@ class Snippets:
 
 
 def _program(code: bytes, mode: int, isa: InstructionSet) -> Program:
-    return decode_program("snippets", code + assemble_end(), 0, (0,), 0, isa, mode)
+    return decode_program("snippets", code + assemble_end(), 0, (0,), isa, mode)
 
 
 def _is_nan(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:

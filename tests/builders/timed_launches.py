@@ -52,7 +52,7 @@ def straight_program(steps: Sequence[Step]) -> Program:
     instructions = tuple(
         _instruction(index, address, step) for index, (address, step) in enumerate(zip(addresses, steps, strict=False))
     )
-    return Program("kernel", 0, 0, (BasicBlock(0, 0, instructions, (), False, False),), instruction_set("gfx942"))
+    return Program("kernel", 0, (BasicBlock(0, 0, instructions, (), False, False),), instruction_set("gfx942"))
 
 
 def _instruction(index: int, address: int, step: Step) -> Instruction:

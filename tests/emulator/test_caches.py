@@ -27,7 +27,7 @@ def test_damaged_native_code_is_translated_again(kind: str, tmp_path: Path) -> N
     code_object = build_hip(VEC_COPY, tmp_path).code_object
     kernel = code_object.kernels[0]
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
-    program = decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0, instruction_set("gfx942"))
+    program = decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), instruction_set("gfx942"))
     helpers = load_runtime().helpers
     cache = tmp_path / "jit"
     compile_program(program, helpers, cache_directory=cache)

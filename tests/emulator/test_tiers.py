@@ -63,7 +63,7 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 def program(code_object: CodeObject) -> Program:
     kernel = code_object.kernels[0]
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
-    return decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0, instruction_set("gfx942"))
+    return decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), instruction_set("gfx942"))
 
 
 def run(code_object: CodeObject, *, workgroups: int = 3) -> tuple[LaunchResult, bytes, bytes]:

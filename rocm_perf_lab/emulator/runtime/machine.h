@@ -121,6 +121,7 @@ struct rpl_launch {
   const struct rpl_host *host;                      // NULL: the kernel does not call the host
   const uint64_t *chosen;                           // linear ids of the workgroups to run; NULL: all of the grid
   struct rpl_workgroup_counts *counts;              // [linear id], written at the end of a workgroup; or NULL
+  uint64_t load_address;                            // of the code object: device address of its address 0
 };
 
 // Runs the workgroups [first, last) of `chosen`, or of the grid in linear order, x fastest. 0, or 1 with machine->fault filled.

@@ -170,6 +170,7 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
     w->vgpr_rows = launch->vgpr_rows;
     w->agpr_rows = launch->agpr_rows;
     w->lane_count = launch->wave_size;
+    w->load_address = launch->load_address;
     memset(w->recent_places, 0xff, sizeof w->recent_places);
     w->oldest_place = w->memory_instructions = 0;
   }

@@ -44,6 +44,7 @@ struct rpl_wave {
   uint64_t recent_places[RPL_RECENT_PLACES];  // of recent loads of sampled lines, see footprint.c
   uint32_t recent_times[RPL_RECENT_PLACES];
   uint32_t oldest_place, memory_instructions;
+  uint64_t load_address;         // of the code object: device address of its address 0
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
@@ -160,6 +161,7 @@ enum rpl_trace_tag {
 enum { RPL_LINE_SHIFT = 7, RPL_LINE_SHARED = 1, RPL_LINE_SECTOR_SHIFT = 1, RPL_LINE_PARTIAL = 1 << 5 };
 void rpl_trace_block(struct rpl_wave *w, int block);
 void rpl_trace_append(struct rpl_trace *t, const uint64_t *words, uint64_t count);
-struct rpl_trace { uint64_t *words; uint64_t count, capacity; };
+// `limit`: words to which it is truncated, or 0; a truncated trace has as many.
+struct rpl_trace { uint64_t *words; uint64_t count, capacity, limit; };
 
 #endif

@@ -169,7 +169,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
         if instruction.is_vector_alu:
             translate_vector_alu(state, instruction)
         elif instruction.encoding.startswith("SOP"):
-            translate_scalar(state, instruction, program.load_address)
+            translate_scalar(state, instruction)
         else:
             translate_memory(state, instruction)
         marks.after(state, instruction)
@@ -189,8 +189,7 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
     condition = _branch_condition(state, name) if name in CONDITIONAL_BRANCHES else None
     target = _indirect_target(state, last) if is_computed_jump(last) else None
     if name in ("S_SWAPPC_B64", "S_CALL_B64"):
-        back = program.load_address + last.address + last.size
-        state.write(last.fields["sdst"], Value(back, "u", 64))
+        state.write(last.fields["sdst"], state.device_address(last.address + last.size))
     if name == "S_TRAP" and last.fields["simm16"] & 0xFF != _BREAKPOINT_TRAP:
         call_runtime(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
     state.store_scalars()
@@ -264,10 +263,13 @@ def _dispatcher(program: Program, names: SsaNames) -> list[str]:
         return []
     names.declare("declare i32 @rpl_trap(ptr, i32, i32)")
     places = [*(b.address for b in program.blocks), *program.missing_at]
-    cases = " ".join(f"i64 {program.load_address + address}, label %{_label(program, address)}" for address in places)
+    cases = " ".join(f"i64 {address}, label %{_label(program, address)}" for address in places)
     return [
         "dispatch:",
-        "%dispatched = load i64, ptr %jump_target",
+        f"%load_address_field = getelementptr i8, ptr %wave, i64 {offset_of('load_address')}",
+        "%load_address = load i64, ptr %load_address_field",
+        "%jumped_to = load i64, ptr %jump_target",
+        "%dispatched = sub i64 %jumped_to, %load_address",
         f"switch i64 %dispatched, label %lost [ {cases} ]",
         "lost:",
         "%lost_at = load i32, ptr %jump_place",

@@ -75,7 +75,7 @@ def destination_bits(instruction: Instruction) -> int:
     return kind.bits if kind else 32
 
 
-def translate_scalar(state: BlockState, instruction: Instruction, load_address: int) -> None:
+def translate_scalar(state: BlockState, instruction: Instruction) -> None:
     """Emit one scalar instruction.
 
     Raises:
@@ -83,7 +83,7 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
     """
     name = instruction.mnemonic
     if name == "S_GETPC_B64":
-        state.write(instruction.fields["sdst"], constant(load_address + instruction.address + 4, 64))
+        state.write(instruction.fields["sdst"], state.device_address(instruction.address + 4))
     elif name == "S_GETREG_B32":
         _get_register(state, instruction)
     elif name in ("S_SETREG_B32", "S_SETREG_IMM32_B32"):

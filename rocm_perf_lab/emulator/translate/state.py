@@ -100,6 +100,16 @@ class BlockState:
         """Return the literal of an instruction that reads it as part of its operation."""
         return constant(instruction.fields["literal"], bits)
 
+    def device_address(self, address: int) -> Value:
+        """Return the device address of an address of the code object, which may be loaded anywhere."""
+        field, base, value = (self.names.fresh() for _ in range(3))
+        self.lines += [
+            f"{field} = getelementptr i8, ptr %wave, i64 {offset_of('load_address')}",
+            f"{base} = load i64, ptr {field}",
+            f"{value} = add i64 {base}, {address}",
+        ]
+        return Value(value, "u", 64)
+
     # scalar registers
 
     def sgpr_pointer(self, register: int) -> str:

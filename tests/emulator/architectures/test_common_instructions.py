@@ -82,7 +82,7 @@ def rejected(architecture: str) -> frozenset[str]:
 
 
 def translation(code: bytes, architecture: str) -> str:
-    return kernel_ir(decode_program("one", code + assemble_end(), 0, (0,), 0, instruction_set(architecture)))
+    return kernel_ir(decode_program("one", code + assemble_end(), 0, (0,), instruction_set(architecture)))
 
 
 def codes(lines: list[str], architecture: str) -> list[bytes]:

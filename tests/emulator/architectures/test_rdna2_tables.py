@@ -122,7 +122,7 @@ def test_scalar_and_branch_code_is_that_of_cdna() -> None:
 
 def translation(text: str, architecture: str) -> str:
     code = assemble(text.splitlines(), architecture) + assemble_end()
-    return kernel_ir(decode_program("one", code, 0, (0,), 0, instruction_set(architecture, 64)))
+    return kernel_ir(decode_program("one", code, 0, (0,), instruction_set(architecture, 64)))
 
 
 def test_every_arithmetic_opcode_is_in_a_table() -> None:

@@ -68,7 +68,7 @@ def test_calls_return_and_mode_is_read(snippets: Snippets, text: str, result: in
 
 def test_code_behind_an_abort_is_not_decoded() -> None:
     code = assemble(["s_cbranch_scc1 1f", "s_endpgm", "1:", "s_trap 2", ".long 0xffffffff"])
-    program = decode_program("abort", code, 0, (0,), 0, instruction_set("gfx942"))
+    program = decode_program("abort", code, 0, (0,), instruction_set("gfx942"))
 
     assert [i.mnemonic for i in program.instructions] == ["S_CBRANCH_SCC1", "S_ENDPGM", "S_TRAP"]
     assert compile_program(program, load_runtime().helpers).address
