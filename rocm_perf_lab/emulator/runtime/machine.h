@@ -7,7 +7,7 @@
 enum rpl_fault_kind {
   RPL_FAULT_NONE, RPL_FAULT_MEMORY, RPL_FAULT_MISALIGNED, RPL_FAULT_LDS, RPL_FAULT_SCRATCH, RPL_FAULT_BUDGET,
   RPL_FAULT_BARRIER, RPL_FAULT_ILLEGAL, RPL_FAULT_UNSUPPORTED, RPL_FAULT_HOST_MEMORY,
-  RPL_FAULT_TRAP, RPL_FAULT_HOST_CALL
+  RPL_FAULT_TRAP, RPL_FAULT_HOST_CALL, RPL_FAULT_STOPPED
 };
 enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
 
@@ -73,7 +73,7 @@ struct rpl_workgroup_counts {
   uint64_t load_bytes, store_bytes, atomic_operations, lds_cycles, span_bytes, address_sum;
 };
 
-// One per thread; the allocations are shared and do not change during a launch.
+// One per thread; the allocations are shared and do not change during a launch, except through `miss`.
 struct rpl_machine {
   const struct rpl_allocation *allocations;
   uint64_t allocation_count;
@@ -84,6 +84,8 @@ struct rpl_machine {
   struct rpl_fault fault;
   struct rpl_counters counters;
   struct rpl_footprint *footprint;  // NULL: accessed lines are not recorded
+  int (*miss)(struct rpl_machine *m, uint64_t low, uint64_t high);  // NULL, or returns 1 after it has changed the allocations
+  void *owner;            // for `miss`
 };
 
 typedef void (*rpl_kernel)(struct rpl_wave *);
@@ -93,6 +95,16 @@ enum rpl_answer { RPL_NOTHING_ASKED, RPL_ANSWERED, RPL_NO_ANSWER /* the launch h
 struct rpl_host {
   const uint64_t *ready;                            // 0: no packet waits
   int (*answer)(const uint32_t workgroup[3], uint32_t wave);
+};
+
+// What a driver of whole applications adds to a launch.
+struct rpl_arena;                                   // memory of resident workgroups, kept between launches
+struct rpl_hooks {
+  int (*take)(void *context, uint64_t *first, uint64_t *last);  // more workgroups to run; 0: there are no more
+  void (*rest)(void *context);                      // all wavefronts sleep
+  const int *stop;                                  // nonzero: the launch ends with RPL_FAULT_STOPPED
+  void *context;
+  struct rpl_arena *arena;                          // of this thread
 };
 
 struct rpl_launch {
@@ -122,7 +134,12 @@ struct rpl_launch {
   const uint64_t *chosen;                           // linear ids of the workgroups to run; NULL: all of the grid
   struct rpl_workgroup_counts *counts;              // [linear id], written at the end of a workgroup; or NULL
   uint64_t load_address;                            // of the code object: device address of its address 0
+  const struct rpl_hooks *hooks;                    // NULL, or of a driver; then `take` says what to run
 };
+
+struct rpl_arena *rpl_arena_create(void);
+// Frees all memory of an arena, and the arena.
+void rpl_arena_free(struct rpl_arena *arena);
 
 // Runs the workgroups [first, last) of `chosen`, or of the grid in linear order, x fastest. 0, or 1 with machine->fault filled.
 int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last);

@@ -82,7 +82,7 @@ static int inside(const struct rpl_allocation *a, uint64_t low, uint64_t high) {
   return !a->freed && low >= a->begin && high <= a->end && low < high;
 }
 
-int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
+static int find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   if (m->last_hit < m->allocation_count && inside(&m->allocations[m->last_hit], low, high)) return 1;
   uint64_t first = 0, after = m->allocation_count;
   while (first < after) {
@@ -92,6 +92,12 @@ int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   }
   if (first == m->allocation_count || !inside(&m->allocations[first], low, high)) return 0;
   m->last_hit = first;
+  return 1;
+}
+
+int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
+  while (!find(m, low, high))
+    if (!m->miss || !m->miss(m, low, high)) return 0;
   return 1;
 }
 
@@ -141,7 +147,7 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
   uint64_t span = high + width - low;
   w->machine->counters.span_bytes += span < RPL_SPAN_LIMIT ? span : RPL_SPAN_LIMIT;
   w->machine->counters.address_sum += low;
-  if (rpl_find(w->machine, low, high + width)) {
+  if (find(w->machine, low, high + width)) {  // else lanes may be in several allocations
     int touches = touches_pages(w->machine, writes);
     if (touches && high + width - low <= RPL_PAGE_BYTES) touch_pages(w->machine, low, high + width - low, writes);
     else if (touches) RPL_FOR_LANES(lanes, l) touch_pages(w->machine, address[l], width, writes);

@@ -28,13 +28,23 @@ struct shape {
   uint32_t (*work_item_ids)[AXES][RPL_LANES];  // first VGPRs of each wave; NULL until a workgroup has that shape
 };
 
+// Memory of resident workgroups, which a driver keeps between launches.
+struct rpl_arena {
+  struct resident **resident;
+  uint32_t residents, capacity;
+  uint32_t waves, lds_bytes;             // of each of them, at least those of the launch
+  uint64_t scratch_bytes;
+  struct shape shapes[SHAPES];           // bit k of the index: the workgroup is partial along axis k
+  uint32_t shaped_for[3 * AXES];         // what the shapes depend on: workgroup, remainder, wavefront and layout of the ids
+};
+
 struct run {
   const struct rpl_launch *launch;
   struct rpl_machine *machine;
+  struct rpl_arena *arena;
   uint32_t waves_per_group;              // of a whole workgroup
-  struct shape shapes[SHAPES];           // bit k of the index: the workgroup is partial along axis k
-  struct resident **resident;
-  uint32_t residents;
+  uint32_t awake;                        // slices of this round that did not end by sleeping
+  uint64_t next, last;                   // workgroups to start
 };
 
 static struct rpl_wave *wave_at(const struct resident *r, uint32_t index) {
@@ -42,6 +52,8 @@ static struct rpl_wave *wave_at(const struct resident *r, uint32_t index) {
 }
 
 // ---- memory of a resident workgroup ----
+
+enum { KEPT_BYTES = 32 << 20, KEPT_RESIDENTS = 4096 };
 
 static void *aligned(uint64_t bytes) {
   return aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE) / CACHE_LINE * CACHE_LINE);
@@ -57,18 +69,77 @@ static void release(struct resident *r) {
 }
 
 static struct resident *create(const struct run *run) {
+  const struct rpl_arena *arena = run->arena;
   struct resident *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  r->memory = calloc(1, (uint64_t)WAVE_STRIDE * run->waves_per_group + CACHE_LINE);  // zero pages, until registers are used
+  r->memory = calloc(1, (uint64_t)WAVE_STRIDE * arena->waves + CACHE_LINE);  // zero pages, until registers are used
   r->waves = (uint8_t *)(((uintptr_t)r->memory + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-  r->lds = aligned(run->launch->lds_bytes + RPL_LDS_ZEROS);
-  r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
+  r->lds = aligned((uint64_t)arena->lds_bytes + RPL_LDS_ZEROS);
+  r->scratch = aligned(arena->scratch_bytes);
   struct rpl_checks *checks = run->launch->checks;
   if (checks) r->group = rpl_group_create(checks, run->launch->lds_bytes);
-  if (r->lds) memset(r->lds + run->launch->lds_bytes, 0, RPL_LDS_ZEROS);
   if (r->memory && r->lds && r->scratch && (r->group || !checks)) return r;
   release(r);
   return NULL;
+}
+
+static void shrink(struct rpl_arena *arena, uint32_t kept) {
+  while (arena->residents > kept) release(arena->resident[--arena->residents]);
+}
+
+static void forget_shapes(struct rpl_arena *arena) {
+  for (int k = 0; k < SHAPES; k++) {
+    free(arena->shapes[k].work_item_ids);
+    arena->shapes[k].work_item_ids = NULL;
+  }
+}
+
+// Makes the arena fit a launch. Returns 1 if memory is short.
+static int prepare(struct rpl_arena *arena, const struct rpl_launch *launch, uint32_t waves) {
+  uint64_t scratch = (uint64_t)launch->scratch_bytes * RPL_LANES * waves;
+  if (waves > arena->waves || launch->lds_bytes > arena->lds_bytes || scratch > arena->scratch_bytes) {
+    shrink(arena, 0);
+    if (waves > arena->waves) arena->waves = waves;
+    if (launch->lds_bytes > arena->lds_bytes) arena->lds_bytes = launch->lds_bytes;
+    if (scratch > arena->scratch_bytes) arena->scratch_bytes = scratch;
+  }
+  uint32_t wanted[3 * AXES] = {launch->block[0], launch->block[1], launch->block[2], launch->remainder[0], launch->remainder[1],
+                               launch->remainder[2], launch->wave_size, launch->work_item_id_dims, launch->work_item_id_rows};
+  if (memcmp(wanted, arena->shaped_for, sizeof wanted) != 0) {
+    forget_shapes(arena);
+    memcpy(arena->shaped_for, wanted, sizeof wanted);
+  }
+  if (launch->resident_workgroups <= arena->capacity) return 0;
+  void *grown = realloc(arena->resident, launch->resident_workgroups * sizeof *arena->resident);
+  if (!grown) return 1;
+  arena->resident = grown;
+  arena->capacity = launch->resident_workgroups;
+  return 0;
+}
+
+// After a launch: keeps some memory for the next one.
+static void trim(struct rpl_arena *arena, const struct rpl_launch *launch) {
+  uint64_t rows = launch->vgpr_rows + launch->agpr_rows + (uint64_t)RPL_TEMP_ROWS;
+  uint64_t bytes = arena->waves * (rows * sizeof(uint32_t[RPL_LANES]) + RPL_PAGE_BYTES) + arena->lds_bytes + arena->scratch_bytes;
+  uint64_t kept = KEPT_BYTES / bytes;
+  shrink(arena, kept > KEPT_RESIDENTS ? KEPT_RESIDENTS : (uint32_t)kept);
+  if (kept) return;
+  arena->waves = arena->lds_bytes = 0;
+  arena->scratch_bytes = 0;
+}
+
+static void clear(struct rpl_arena *arena) {
+  shrink(arena, 0);
+  free(arena->resident);
+  forget_shapes(arena);
+}
+
+struct rpl_arena *rpl_arena_create(void) { return calloc(1, sizeof(struct rpl_arena)); }
+
+void rpl_arena_free(struct rpl_arena *arena) {
+  if (!arena) return;
+  clear(arena);
+  free(arena);
 }
 
 // ---- initial state ----
@@ -83,7 +154,7 @@ static const struct shape *shape_of(struct run *run, const uint32_t workgroup[AX
     size[k] = partial ? launch->remainder[k] : launch->block[k];
     index |= partial << k;
   }
-  struct shape *shape = &run->shapes[index];
+  struct shape *shape = &run->arena->shapes[index];
   if (shape->work_item_ids) return shape;
   shape->items = size[0] * size[1] * size[2];
   shape->waves = (shape->items + launch->wave_size - 1) / launch->wave_size;
@@ -142,6 +213,7 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
   const struct shape *shape = shape_of(run, workgroup);
   if (!shape) return 1;
   for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison + i * launch->lds_step);
+  memset(r->lds + launch->lds_bytes, 0, RPL_LDS_ZEROS);
   if (r->group) rpl_group_start(r->group, (uint32_t)group, launch->lds_bytes);
   r->count = r->live = shape->waves;
   r->waiting = 0;
@@ -195,8 +267,10 @@ static int answers_host_call(const struct rpl_launch *launch, struct rpl_wave *w
 }
 
 // One slice of one wave. Returns 1 on a fault.
-static int run_slice(const struct run *run, struct resident *r, struct rpl_wave *w) {
+static int run_slice(struct run *run, struct resident *r, struct rpl_wave *w) {
   const struct rpl_launch *launch = run->launch;
+  if (launch->hooks && __atomic_load_n(launch->hooks->stop, __ATOMIC_RELAXED))
+    return rpl_raise(w, RPL_FAULT_STOPPED, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   w->slice = launch->slice_instructions;
   w->slice_end = r->executed + w->slice;
   do {
@@ -207,6 +281,7 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
   if (run->machine->fault.kind) return 1;
   int64_t used = (int64_t)launch->slice_instructions - w->slice;
   r->executed += used;
+  run->awake += w->status != RPL_SLICE_OVER || w->slice <= 0;
   if (__atomic_sub_fetch(launch->budget, used, __ATOMIC_RELAXED) < 0)
     return rpl_raise(w, r->waiting ? RPL_FAULT_BARRIER : RPL_FAULT_BUDGET, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   switch (w->status) {
@@ -222,7 +297,7 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
 
 // Runs a slice of each wave of the workgroup that can run, again after every barrier unless workgroups share work and this one
 // has had its part. Returns 1 on a fault.
-static int take_turn(const struct run *run, struct resident *r) {
+static int take_turn(struct run *run, struct resident *r) {
   int64_t part = (int64_t)run->launch->slice_instructions * r->count, first = r->executed;
   int barrier_passed = 1;
   while (barrier_passed) {
@@ -244,7 +319,7 @@ static int take_turn(const struct run *run, struct resident *r) {
 }
 
 // A turn, with the counters of the thread that it advanced.
-static int take_counted_turn(const struct run *run, struct resident *r) {
+static int take_counted_turn(struct run *run, struct resident *r) {
   const struct rpl_counters before = run->machine->counters, *now = &run->machine->counters;
   int failed = take_turn(run, r);
   r->counted.load_bytes += now->load_bytes - before.load_bytes;
@@ -270,56 +345,77 @@ static void record_counts(const struct rpl_launch *launch, const struct resident
   };
 }
 
-static int run_groups(struct run *run, uint64_t first, uint64_t last) {
-  uint64_t next = first;
-  uint32_t active = 0;
-  while (next < last || active) {
-    uint32_t limit = run->launch->starts_together ? run->launch->resident_workgroups : active + 1;
-    while (next < last && active < run->launch->resident_workgroups && active < limit) {
-      if (active == run->residents) {
-        run->resident[active] = create(run);
-        if (!run->resident[active]) {
-          run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
-          return 1;
-        }
-        run->residents++;
-      }
-      uint64_t group = run->launch->chosen ? run->launch->chosen[next] : next;
-      next++;
-      if (start(run, run->resident[active++], group)) {
-        run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
-        return 1;
-      }
+// Returns whether there is another workgroup to start.
+static int has_next(struct run *run) {
+  if (run->next < run->last) return 1;
+  const struct rpl_hooks *hooks = run->launch->hooks;
+  return hooks && hooks->take(hooks->context, &run->next, &run->last);
+}
+
+// Starts the next workgroup after the `active` ones. Returns 1 if memory is short.
+static int start_next(struct run *run, uint32_t active) {
+  struct rpl_arena *arena = run->arena;
+  if (active == arena->residents) {
+    arena->resident[active] = create(run);
+    if (!arena->resident[active]) return 1;
+    arena->residents++;
+  }
+  uint64_t group = run->launch->chosen ? run->launch->chosen[run->next] : run->next;
+  run->next++;
+  return start(run, arena->resident[active], group);
+}
+
+// A turn of each active workgroup. Returns 1 on a fault.
+static int take_round(struct run *run, uint32_t *active) {
+  struct resident **resident = run->arena->resident;
+  run->awake = 0;
+  for (uint32_t k = 0; k < *active;) {
+    struct resident *r = resident[k];
+    if (take_counted_turn(run, r)) return 1;
+    if (r->live) {
+      k++;
+      continue;
     }
-    for (uint32_t k = 0; k < active;) {
-      struct resident *r = run->resident[k];
-      if (take_counted_turn(run, r)) return 1;
-      if (r->live) {
-        k++;
-        continue;
-      }
-      record_counts(run->launch, r);
-      active--;  // its memory is reused for the next workgroup; the others keep their order
-      memmove(&run->resident[k], &run->resident[k + 1], (active - k) * sizeof *run->resident);
-      run->resident[active] = r;
-    }
+    record_counts(run->launch, r);
+    --*active;  // its memory is reused for the next workgroup; the others keep their order
+    memmove(&resident[k], &resident[k + 1], (*active - k) * sizeof *resident);
+    resident[*active] = r;
   }
   return 0;
 }
 
-int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last) {
-  struct run run = {.launch = launch, .machine = machine};
-  run.waves_per_group = (launch->block[0] * launch->block[1] * launch->block[2] + launch->wave_size - 1) / launch->wave_size;
-  run.resident = calloc(launch->resident_workgroups, sizeof *run.resident);
-  int failed = 1;
-  if (run.resident) {
-    failed = run_groups(&run, first, last);
-  } else {
-    machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+static int run_groups(struct run *run) {
+  const struct rpl_launch *launch = run->launch;
+  uint32_t active = 0;
+  for (;;) {
+    uint32_t limit = launch->starts_together ? launch->resident_workgroups : active + 1, before = active;
+    while (active < launch->resident_workgroups && active < limit && has_next(run)) {
+      if (start_next(run, active++)) {
+        run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+        return 1;
+      }
+    }
+    if (!active) return 0;
+    int all_started = active == before;
+    if (take_round(run, &active)) return 1;
+    if (all_started && !run->awake && launch->hooks) launch->hooks->rest(launch->hooks->context);
   }
-  for (uint32_t k = 0; k < run.residents; k++) release(run.resident[k]);
-  free(run.resident);
-  for (int k = 0; k < SHAPES; k++) free(run.shapes[k].work_item_ids);
+}
+
+int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last) {
+  struct rpl_arena own = {0};
+  int borrows = launch->hooks && launch->hooks->arena;
+  struct run run = {.launch = launch, .machine = machine, .arena = borrows ? launch->hooks->arena : &own};
+  if (!launch->hooks) run.next = first, run.last = last;
+  run.waves_per_group = (launch->block[0] * launch->block[1] * launch->block[2] + launch->wave_size - 1) / launch->wave_size;
+  int failed = 1;
+  if (prepare(run.arena, launch, run.waves_per_group)) {
+    machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+  } else {
+    failed = run_groups(&run);
+  }
+  if (borrows) trim(run.arena, launch);
+  else clear(&own);
   return failed;
 }
 

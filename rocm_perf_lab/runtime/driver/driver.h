@@ -20,6 +20,7 @@ struct drv_gpu {
   uint32_t device_id, family_id;
   uint32_t compute_units, xcds, wave_size;
   uint32_t clock_mhz, memory_clock_mhz;
+  uint32_t xnack;                 // can recover from page faults: the mode is set per process
   uint32_t vector_line_bytes;     // of the vector L1: 64 or 128 (gpu.i.vector_line_bytes; default 128)
   uint64_t memory_bytes;
   char architecture[16], name[64];
@@ -144,7 +145,10 @@ struct drv_outcome {
   uint64_t duration_ns;           // emulated
   struct drv_timing *timing;      // for drv_timing_record
 };
-enum drv_failure { RPL_FAILED_MEMORY = 1, RPL_FAILED_ILLEGAL, RPL_FAILED_TRAP, RPL_FAILED_LIMIT, RPL_FAILED_TRANSLATION, RPL_FAILED_LDS };
+enum drv_failure {
+  RPL_FAILED_MEMORY = 1, RPL_FAILED_ILLEGAL, RPL_FAILED_TRAP, RPL_FAILED_LIMIT, RPL_FAILED_TRANSLATION, RPL_FAILED_LDS,
+  RPL_FAILED_DIMENSIONS, RPL_FAILED_WORKGROUP, RPL_FAILED_LDS_SIZE /* impossible packets */, RPL_FAILED_STOPPED /* with its queue */
+};
 struct drv_queue_info { uint32_t queue_id, gpu_id; uint64_t amd_queue; };
 // Runs a kernel to its end on this thread and the pool's.
 void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_dispatch_packet_s *packet, uint64_t packet_address,

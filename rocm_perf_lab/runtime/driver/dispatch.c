@@ -1,0 +1,272 @@
+// Runs one kernel dispatch packet: on the thread of its queue, and on helpers if it is large.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#include "execution.h"
+#include "faults.h"
+#include "workers.h"
+
+enum {
+  AXES = 3, SLICE = 20000, SHARING_SLICE = 1000 /* workgroups may wait for each other */, CHUNKS_PER_THREAD = 8, LARGEST_CHUNK = 16,
+  HELPED_INSTRUCTIONS = 20000 /* fewer are executed before a helper wakes up */, HELPED_GROUPS = 64, HELP_AFTER_NS = 100000,
+  RESIDENT_BYTES = 96 << 20, MOST_RESIDENT = 1 << 16, LDS_GRANULE = 512, LDS_POISON = (int)0xffc0dead,
+  FIRST_RESTS = 16, SHORT_REST_NS = 20000, LONG_REST_NS = 200000, MAX_WORKGROUP = 1024, MAX_LDS_BYTES = 160 << 10,
+};
+
+static const int64_t UNLIMITED = INT64_MAX / 2;
+
+// A dispatch while it runs; `task` is first, so that a helper finds it.
+struct dispatch {
+  struct drv_task task;
+  const struct drv_kernel *kernel;
+  struct rpl_launch launch;       // without what belongs to one thread
+  struct drv_timing *timing;
+  struct drv_watched watched;
+  int64_t budget;
+  uint64_t workgroups, chunk;
+  _Atomic uint64_t next;          // first workgroup that was not taken
+  atomic_uint threads;            // that take part or did
+  uint32_t helpers;
+  atomic_int is_helped;
+  pthread_mutex_t *merge;
+  struct drv_sums sums;           // of the helpers
+  atomic_int has_fault;
+  struct rpl_fault fault;
+};
+
+// ---- hooks of the scheduler ----
+
+struct taker { struct dispatch *dispatch; uint32_t rests; };
+
+static void invite(struct dispatch *d) {
+  if (!d->helpers || atomic_exchange(&d->is_helped, 1)) return;
+  drv_pool_invite(&d->task, d->helpers);
+}
+
+static int take(void *context, uint64_t *first, uint64_t *last) {
+  struct taker *taker = context;
+  struct dispatch *d = taker->dispatch;
+  if (atomic_load_explicit(&d->next, memory_order_relaxed) >= d->workgroups) return 0;
+  *first = atomic_fetch_add_explicit(&d->next, d->chunk, memory_order_relaxed);
+  if (*first >= d->workgroups) return 0;
+  *last = d->workgroups - *first < d->chunk ? d->workgroups : *first + d->chunk;
+  taker->rests = 0;
+  if (d->helpers && !atomic_load_explicit(&d->is_helped, memory_order_relaxed) && *last < d->workgroups &&
+      drv_nanoseconds() - d->watched.started_ns > HELP_AFTER_NS)
+    invite(d);
+  return 1;
+}
+
+// All wavefronts of this thread sleep: they wait for the host, another queue or other workgroups.
+static void rest(void *context) {
+  struct taker *taker = context;
+  uint32_t rests = taker->rests++;
+  if (rests % FIRST_RESTS == FIRST_RESTS - 1) drv_events_scan();
+  if (rests < FIRST_RESTS) sched_yield();
+  else nanosleep(&(struct timespec){.tv_nsec = rests < 2 * FIRST_RESTS ? SHORT_REST_NS : LONG_REST_NS}, NULL);
+}
+
+// ---- initial state ----
+
+static uint32_t put64(uint32_t *registers, uint32_t count, uint64_t value) {
+  registers[count] = (uint32_t)value;
+  registers[count + 1] = (uint32_t)(value >> 32);
+  return count + 2;
+}
+
+// Registers in the order of the enable bits of the descriptor; emulator/initial_state.py does the same.
+static void set_user_sgprs(struct rpl_launch *launch, const struct drv_kernel *kernel, const uint64_t pairs[6]) {
+  static const uint32_t private_resource[4] = {0, 0x8000fffe, 0xffffffff, 0x00e00000};
+  enum { PAIR_KINDS = 6, PRIVATE_SIZE = 6, GRID_COUNTS = 7 };
+  uint32_t properties = kernel->properties, count = 0, *registers = launch->user_sgprs;
+  if (properties & 1) {
+    memcpy(registers, private_resource, sizeof private_resource);
+    count = 4;
+  }
+  for (int bit = 1; bit < PAIR_KINDS; bit++)
+    if (properties >> bit & 1) count = put64(registers, count, pairs[bit]);
+  if (properties >> PRIVATE_SIZE & 1) registers[count++] = launch->scratch_bytes;
+  for (int axis = 0; axis < AXES; axis++)
+    if (properties >> (GRID_COUNTS + axis) & 1) registers[count++] = launch->grid[axis];
+  const uint32_t slots = sizeof launch->user_sgprs / sizeof *launch->user_sgprs;
+  if (kernel->preload_dwords && count + kernel->preload_dwords <= slots) {
+    memcpy(registers + count, (const void *)(pairs[3] + kernel->preload_offset), kernel->preload_dwords * sizeof *registers);
+    count += kernel->preload_dwords;
+  }
+  while (count < kernel->user_sgprs && count < slots) registers[count++] = 0;
+  launch->user_sgpr_count = count;
+}
+
+static void set_resident(struct rpl_launch *launch, const struct drv_kernel *kernel, uint64_t workgroups) {
+  uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  uint64_t waves = (items + kernel->wave_size - 1) / kernel->wave_size;
+  uint64_t rows = (uint64_t)kernel->vgpr_rows + kernel->agpr_rows + RPL_TEMP_ROWS;
+  uint64_t wave_bytes = rows * sizeof(uint32_t[RPL_LANES]) + RPL_PAGE_BYTES + (uint64_t)launch->scratch_bytes * RPL_LANES;
+  uint64_t most = kernel->cooperative ? MOST_RESIDENT : RESIDENT_BYTES / (waves * wave_bytes + launch->lds_bytes);
+  launch->resident_workgroups = (uint32_t)(most < 1 ? 1 : most < workgroups ? most : workgroups);
+}
+
+// Returns the number of workgroups, or 0 if the geometry is impossible.
+static uint64_t set_geometry(struct rpl_launch *launch, const struct hsa_kernel_dispatch_packet_s *packet) {
+  enum { DIMENSIONS_MASK = 3 };
+  int dimensions = packet->setup & DIMENSIONS_MASK;
+  uint64_t workgroups = 1;
+  for (int k = 0; k < AXES; k++) {
+    uint32_t items = k < dimensions ? packet->grid[k] : 1, block = k < dimensions ? packet->workgroup[k] : 1;
+    if (!items || !block) return 0;
+    launch->grid[k] = (uint32_t)(((uint64_t)items + block - 1) / block);
+    launch->block[k] = block;
+    launch->remainder[k] = items % block;
+    workgroups *= launch->grid[k];
+  }
+  return workgroups;
+}
+
+static void set_launch(struct dispatch *d, const struct hsa_kernel_dispatch_packet_s *packet, const uint64_t pairs[6]) {
+  const struct drv_kernel *kernel = d->kernel;
+  struct rpl_launch *launch = &d->launch;
+  uint32_t scratch = packet->private_bytes > kernel->static_scratch_bytes ? packet->private_bytes : kernel->static_scratch_bytes;
+  launch->scratch_bytes = (scratch + 3) & ~3u;
+  launch->lds_bytes = (packet->group_bytes + LDS_GRANULE - 1) / LDS_GRANULE * LDS_GRANULE;
+  launch->lds_poison = (uint32_t)LDS_POISON;
+  launch->system_sgprs = kernel->system_sgprs;
+  launch->work_item_id_dims = kernel->work_item_id_dims;
+  launch->work_item_id_rows = kernel->work_item_id_rows;
+  launch->wave_size = kernel->wave_size;
+  launch->mode = kernel->mode;
+  launch->vgpr_rows = kernel->vgpr_rows;
+  launch->agpr_rows = kernel->agpr_rows;
+  launch->load_address = kernel->load_address;
+  launch->budget = &d->budget;
+  launch->slice_instructions = kernel->depends_on_order || kernel->cooperative ? SHARING_SLICE : SLICE;
+  launch->starts_together = kernel->cooperative != 0;
+  set_resident(launch, kernel, d->workgroups);
+  set_user_sgprs(launch, kernel, pairs);
+}
+
+// ---- execution ----
+
+static void keep_fault(struct dispatch *d, const struct rpl_fault *fault) {
+  if (fault->kind == RPL_FAULT_STOPPED || atomic_exchange(&d->has_fault, 1)) return;
+  d->fault = *fault;
+  int running = 0;
+  __atomic_compare_exchange_n(&d->watched.stop, &running, RPL_STOP_FAULT, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// Runs workgroups until there are no more, on this thread.
+static void run(struct dispatch *d, struct worker *worker) {
+  struct rpl_launch launch = d->launch;
+  struct taker taker = {.dispatch = d};
+  struct rpl_hooks hooks = {take, rest, &d->watched.stop, &taker, worker->arena};
+  launch.hooks = &hooks;
+  launch.block_executions = worker->executions;
+  launch.block_active_lanes = worker->active_lanes;
+  struct drv_running running = {.kernel = d->kernel, .launch = &launch, .executions = worker->executions};
+  drv_timing_thread(d->timing, atomic_fetch_add(&d->threads, 1), &worker->view.machine);
+  drv_kernel_begin(&running);
+  if (rpl_run(&launch, &worker->view.machine, 0, 0)) keep_fault(d, &worker->view.machine.fault);
+  drv_kernel_end(&running);
+  worker->view.machine.footprint = NULL;
+}
+
+static void help(struct drv_task *task) {
+  struct dispatch *d = (struct dispatch *)task;
+  struct worker *worker = drv_worker();
+  if (!worker || !drv_worker_prepare(worker, d->kernel)) return;
+  run(d, worker);
+  pthread_mutex_lock(d->merge);
+  drv_sums_add(&d->sums, worker, d->kernel);
+  pthread_mutex_unlock(d->merge);
+}
+
+static void choose_helpers(struct dispatch *d) {
+  const struct drv_settings *settings = drv_settings();
+  int alone = d->workgroups < 2 || settings->threads < 2 || (d->kernel->depends_on_order && !settings->any_order);
+  if (alone) d->chunk = 1;
+  if (alone) return;
+  uint64_t chunk = d->workgroups / (settings->threads * CHUNKS_PER_THREAD);
+  d->chunk = chunk < 1 ? 1 : chunk > LARGEST_CHUNK ? LARGEST_CHUNK : chunk;
+  d->helpers = settings->threads - 1;
+  if (d->helpers >= d->workgroups) d->helpers = (uint32_t)d->workgroups - 1;
+  d->task.work = help;
+}
+
+static void run_all(struct dispatch *d, struct worker *worker) {
+  uint64_t weight = drv_kernel_weight(d->kernel);
+  int is_large = weight ? weight * d->workgroups > HELPED_INSTRUCTIONS * 2 : d->workgroups >= HELPED_GROUPS;
+  pthread_mutex_t merge = PTHREAD_MUTEX_INITIALIZER;
+  d->merge = &merge;
+  drv_watch_begin(&d->watched);
+  if (is_large) invite(d);
+  run(d, worker);
+  if (atomic_load(&d->is_helped)) {
+    drv_pool_finish(&d->task);
+    drv_sums_take(&d->sums, worker, d->kernel);
+  }
+  drv_watch_end(&d->watched);
+}
+
+static void begin(struct dispatch *d, const struct drv_queue_info *queue, uint64_t number, const atomic_int *stop) {
+  const struct drv_settings *settings = drv_settings();
+  d->budget = settings->max_instructions ? settings->max_instructions : UNLIMITED;
+  d->watched = (struct drv_watched){.kernel = d->kernel->name, .queue_id = queue->queue_id, .number = number,
+                                    .workgroups = d->workgroups, .started_ns = drv_nanoseconds(), .budget = &d->budget,
+                                    .first_budget = d->budget, .begun = &d->next, .queue_stop = stop};
+}
+
+static uint32_t refuse(struct drv_outcome *outcome, uint32_t failure, const char *text) {
+  if (text) drv_say(text);
+  return outcome->failed = failure;
+}
+
+// Checks the packet. Returns whether it can run.
+static int accept(struct dispatch *d, struct worker *worker, const struct drv_queue_info *queue,
+                  const struct hsa_kernel_dispatch_packet_s *packet, struct drv_outcome *outcome) {
+  enum { ERROR_BYTES = 4096, DESCRIPTOR_BYTES = 64 };
+  char error[ERROR_BYTES];
+  uint64_t items = (uint64_t)packet->workgroup[0] * packet->workgroup[1] * packet->workgroup[2];
+  d->workgroups = set_geometry(&d->launch, packet);
+  if (!d->workgroups) return !refuse(outcome, RPL_FAILED_DIMENSIONS, NULL);
+  if (items > MAX_WORKGROUP) return !refuse(outcome, RPL_FAILED_WORKGROUP, NULL);
+  if (packet->group_bytes > MAX_LDS_BYTES) return !refuse(outcome, RPL_FAILED_LDS_SIZE, NULL);
+  if (!drv_view_has(&worker->view, packet->object, packet->object + DESCRIPTOR_BYTES))
+    return !refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: a kernel is not in memory that the GPU can access\n");
+  d->kernel = drv_kernel_of(queue->gpu_id, packet->object, error, sizeof error);
+  if (!d->kernel) return !refuse(outcome, RPL_FAILED_TRANSLATION, error);
+  uint64_t first = packet->kernarg + d->kernel->preload_offset;
+  if (d->kernel->preload_dwords && !drv_view_has(&worker->view, first, first + 4ull * d->kernel->preload_dwords)) {
+    outcome->address = first;
+    return !refuse(outcome, RPL_FAILED_MEMORY, NULL);
+  }
+  if (!drv_worker_prepare(worker, d->kernel)) return !refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: too little memory\n");
+  return 1;
+}
+
+void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_dispatch_packet_s *packet, uint64_t packet_address,
+                  uint64_t dispatch_number, const atomic_int *stop, struct drv_outcome *outcome) {
+  struct dispatch d;
+  memset(&d, 0, offsetof(struct dispatch, fault));
+  memset(outcome, 0, sizeof *outcome);
+  struct worker *worker = drv_worker();
+  if (!worker) {
+    refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: too little memory\n");
+    return;
+  }
+  if (!accept(&d, worker, queue, packet, outcome)) return;
+  begin(&d, queue, dispatch_number, stop);
+  const uint64_t pairs[] = {0, packet_address, queue->amd_queue, packet->kernarg, dispatch_number, 0};
+  set_launch(&d, packet, pairs);
+  choose_helpers(&d);
+  d.timing = drv_timing_begin(d.kernel, queue->gpu_id, queue->queue_id, &d.launch, worker->view.ranges, d.helpers + 1);
+  run_all(&d, worker);
+  int64_t instructions = d.watched.first_budget - d.budget;
+  struct drv_work work = {worker->executions, worker->active_lanes, &worker->view.machine.counters, (uint64_t)instructions};
+  outcome->timing = d.timing;
+  outcome->failed = drv_fault_outcome(atomic_load(&d.has_fault) ? &d.fault : NULL, &d.watched, d.kernel, &d.launch, &outcome->address);
+  outcome->duration_ns = drv_timing_end(d.timing, dispatch_number, outcome->failed ? NULL : &work);
+  if (!outcome->failed) drv_kernel_weigh(d.kernel, (uint64_t)instructions / d.workgroups + 1);
+}

@@ -1,0 +1,123 @@
+// Code objects as the application loaded them: their files have symbols, relocations and lines that device memory lacks.
+//
+// The application may free or unmap what it has loaded. A file is mapped once more here, which costs no memory; an image in the
+// application's heap is copied, the oldest copies being dropped beyond a limit.
+#define _GNU_SOURCE
+#include <elf.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "execution.h"
+
+enum { MOST_FILES = 4096, MACHINE_AMDGPU = 224, KEPT_BYTES = 256 << 20 };
+
+struct file {
+  struct file *next;
+  const uint8_t *content;
+  uint64_t bytes;
+  int is_mapped;                  // else copied
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct file *files;        // the newest first
+static uint64_t copied;
+
+void drv_elf_forget(void) { pthread_mutex_init(&lock, NULL); }
+
+static int is_code(const uint8_t *content, uint64_t bytes) {
+  const Elf64_Ehdr *head = (const Elf64_Ehdr *)content;
+  return bytes >= sizeof *head && memcmp(head->e_ident, ELFMAG, SELFMAG) == 0 && head->e_machine == MACHINE_AMDGPU &&
+         head->e_phentsize == sizeof(Elf64_Phdr) && head->e_phoff < bytes &&
+         head->e_phnum * sizeof(Elf64_Phdr) <= bytes - head->e_phoff;
+}
+
+static void drop_oldest_copy(void) {
+  struct file **found = NULL;
+  for (struct file **at = &files; *at; at = &(*at)->next)
+    if (!(*at)->is_mapped) found = at;
+  if (!found) return;
+  struct file *file = *found;
+  *found = file->next;
+  copied -= file->bytes;
+  free((void *)file->content);
+  free(file);
+}
+
+static int is_known(const uint8_t *content, uint64_t bytes) {
+  for (const struct file *file = files; file; file = file->next)
+    if (file->bytes == bytes && memcmp(file->content, content, bytes) == 0) return 1;
+  return 0;
+}
+
+// Takes the content over.
+static void add(const uint8_t *content, uint64_t bytes, int is_mapped) {
+  struct file *file = malloc(sizeof *file);
+  if (!file) return;
+  *file = (struct file){files, content, bytes, is_mapped};
+  files = file;
+  if (is_mapped) return;
+  copied += bytes;
+  while (copied > KEPT_BYTES) drop_oldest_copy();
+}
+
+void drv_elf_add(const void *code, uint64_t bytes) {
+  if (!code || !is_code(code, bytes) || bytes > KEPT_BYTES / 2) return;
+  pthread_mutex_lock(&lock);
+  if (!is_known(code, bytes)) {
+    uint8_t *copy = malloc(bytes);
+    if (copy) add(memcpy(copy, code, bytes), bytes, 0);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void drv_elf_add_file(int file) {
+  struct stat about;
+  if (fstat(file, &about) != 0 || about.st_size <= 0) return;
+  uint64_t bytes = (uint64_t)about.st_size;
+  void *content = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  if (content == MAP_FAILED) return;
+  pthread_mutex_lock(&lock);
+  int keeps = is_code(content, bytes) && !is_known(content, bytes);
+  if (keeps) add(content, bytes, 1);
+  pthread_mutex_unlock(&lock);
+  if (!keeps) munmap(content, bytes);
+}
+
+// ---- search ----
+
+// Whether the image at `image` was loaded from `file`: its first segment, which begins with the headers, is as in the file. `left`
+// bytes of memory follow.
+static int is_image_of(const uint8_t *image, uint64_t left, const struct file *file) {
+  const Elf64_Ehdr *head = (const Elf64_Ehdr *)file->content;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(file->content + head->e_phoff);
+  for (int k = 0; k < head->e_phnum; k++) {
+    if (segments[k].p_type != PT_LOAD || segments[k].p_offset != 0) continue;
+    uint64_t bytes = segments[k].p_filesz;
+    return bytes <= left && bytes <= file->bytes && bytes >= sizeof *head && memcmp(image, file->content, bytes) == 0;
+  }
+  return 0;
+}
+
+static const struct file *file_of(const uint8_t *image, uint64_t left) {
+  for (const struct file *file = files; file; file = file->next)
+    if (is_image_of(image, left, file)) return file;
+  return NULL;
+}
+
+const void *drv_elf_get(const struct drv_block_place *block, uint64_t address, uint64_t *bytes) {
+  pthread_mutex_lock(&lock);
+  *bytes = 0;
+  uint64_t end = block->address + block->size;
+  for (uint64_t page = address & ~(uint64_t)(RPL_PAGE_BYTES - 1); page >= block->address && files; page -= RPL_PAGE_BYTES) {
+    if (end - page < sizeof(Elf64_Ehdr) || !is_code((const uint8_t *)page, end - page)) continue;
+    const struct file *file = file_of((const uint8_t *)page, end - page);
+    if (!file) return NULL;
+    *bytes = file->bytes;
+    return file->content;
+  }
+  return NULL;
+}
+
+void drv_elf_put(void) { pthread_mutex_unlock(&lock); }
