@@ -6,6 +6,7 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.runtime.rocm_root import enter_root, is_complete, rocm_root_dir
+from tests.builders.rocm_programs import RocmPrograms
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +20,9 @@ def rocm_root() -> Path:
     except LabError as error:
         pytest.skip(error.what)
     return root
+
+
+@pytest.fixture(scope="session")
+def rocm_programs(rocm_root: Path) -> RocmPrograms:
+    """Return the HIP programs of the tests."""
+    return RocmPrograms(rocm_root)

@@ -1,0 +1,120 @@
+// Several processes: forks, memory shared between processes, an application that starts itself.
+#include <sys/wait.h>
+#include <unistd.h>
+#include "check.h"
+
+__global__ void add(int* x, int value) { x[threadIdx.x] += value; }
+
+static void use_device(int value) {
+  int* x = to_device(std::vector<int>(64, 1));
+  add<<<1, 64>>>(x, value);
+  EQUAL(to_host(x, 64)[63], value + 1);
+  HIP(hipFree(x));
+}
+// Runs `body` in a child process and returns its exit code.
+template <class Body>
+static pid_t start_child(Body body) {
+  fflush(stdout);
+  pid_t child = fork();
+  if (child) return child;
+  int code = 0;
+  try {
+    body();
+  } catch (const Failure& failure) {
+    fprintf(stderr, "child: %s\n", failure.reason.c_str());
+    code = 1;
+  }
+  _exit(code);
+}
+static void expect_success(pid_t child) {
+  int status;
+  EQUAL(waitpid(child, &status, 0), child);
+  EQUAL(status, 0);
+}
+static void read_all(int file, void* to, size_t size) { EQUAL(read(file, to, size), ssize_t(size)); }
+static void write_all(int file, const void* from, size_t size) { EQUAL(write(file, from, size), ssize_t(size)); }
+
+void fork_before_use() {
+  pid_t first = start_child([] { use_device(3); });
+  pid_t second = start_child([] { use_device(4); });
+  use_device(5);
+  expect_success(first);
+  expect_success(second);
+}
+void fork_after_use() {
+  use_device(6);
+  pid_t child = start_child([] {});
+  expect_success(child);
+  use_device(7);
+}
+void start_itself() {
+  use_device(8);
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    execl("/proc/self/exe", "processes", "use", static_cast<char*>(nullptr));
+    _exit(9);
+  }
+  expect_success(child);
+  use_device(9);
+}
+void use() { use_device(10); }
+// Memory of the parent is changed by a kernel of the child, and the other way round.
+void memory_handles() {
+  int down[2], up[2];
+  EQUAL(pipe(down), 0);
+  EQUAL(pipe(up), 0);
+  pid_t child = start_child([&] {
+    hipIpcMemHandle_t handle;
+    read_all(down[0], &handle, sizeof handle);
+    int* x;
+    HIP(hipIpcOpenMemHandle(reinterpret_cast<void**>(&x), handle, hipIpcMemLazyEnablePeerAccess));
+    EQUAL(to_host(x, 64)[5], 20);
+    add<<<1, 64>>>(x, 2);
+    HIP(hipDeviceSynchronize());
+    char done = 1;
+    write_all(up[1], &done, 1);
+    read_all(down[0], &done, 1);
+    EQUAL(to_host(x, 64)[63], 122);
+    HIP(hipIpcCloseMemHandle(x));
+  });
+  int* x = to_device(std::vector<int>(64, 20));
+  hipIpcMemHandle_t handle;
+  HIP(hipIpcGetMemHandle(&handle, x));
+  write_all(down[1], &handle, sizeof handle);
+  char done;
+  read_all(up[0], &done, 1);
+  EQUAL(to_host(x, 64)[63], 22);
+  add<<<1, 64>>>(x, 100);
+  HIP(hipDeviceSynchronize());
+  write_all(down[1], &done, 1);
+  expect_success(child);
+  HIP(hipFree(x));
+}
+void event_handles() {
+  int down[2];
+  EQUAL(pipe(down), 0);
+  pid_t child = start_child([&] {
+    hipIpcEventHandle_t handle;
+    read_all(down[0], &handle, sizeof handle);
+    hipEvent_t event;
+    HIP(hipIpcOpenEventHandle(&event, handle));
+    HIP(hipEventSynchronize(event));
+  });
+  hipEvent_t event;
+  HIP(hipEventCreateWithFlags(&event, hipEventInterprocess | hipEventDisableTiming));
+  hipIpcEventHandle_t handle;
+  HIP(hipIpcGetEventHandle(&handle, event));
+  int* x = to_device(std::vector<int>(64, 1));
+  add<<<1, 64>>>(x, 1);
+  HIP(hipEventRecord(event));
+  write_all(down[1], &handle, sizeof handle);
+  expect_success(child);
+}
+
+int main(int argc, char** argv) {
+  if (argc == 2 && !strcmp(argv[1], "use")) return run_checks(argc, argv, {{"use", use}});
+  // The first check must run before this process uses the device.
+  return run_checks(argc, argv, {{"fork_before_use", fork_before_use}, {"memory_handles", memory_handles}, {"event_handles", event_handles},
+                                 {"fork_after_use", fork_after_use}, {"start_itself", start_itself}});
+}
