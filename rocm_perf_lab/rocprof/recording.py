@@ -140,6 +140,22 @@ class DispatchRecord:
     queue: int = 0
     stream: int = 0
     counters: Mapping[str, float] = field(default_factory=dict)
+    gpu: int = 0
+    """Position of its GPU among the agents."""
+
+
+@dataclass(frozen=True)
+class MemoryCopyRecord:
+    """One memory copy; `direction` is the name of rocprofiler-sdk, a GPU of None is the host."""
+
+    direction: str
+    size_bytes: int
+    start_ns: int
+    end_ns: int
+    source_gpu: int | None
+    destination_gpu: int | None
+    queue: int = 0
+    stream: int = 0
 
 
 @dataclass(frozen=True)
