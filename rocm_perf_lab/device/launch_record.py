@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import DeviceIdentity, Launch
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
 _GAP_NS = 1000
 """Gap between two dispatches of one run; host time is not modelled."""
@@ -41,7 +41,7 @@ def launch_record(
     """
     code_object = launch.code_object
     kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
-    symbol = _symbol_record(code_object, kernel)
+    symbol = symbol_record(code_object.architecture, kernel)
     dispatches = []
     start_ns = time.monotonic_ns()
     for duration_ns in durations_ns:
@@ -74,16 +74,24 @@ def launch_record(
     )
 
 
-def _symbol_record(code_object: CodeObject, kernel: KernelMetadata) -> KernelSymbolRecord:
+def symbol_record(architecture: str, kernel: KernelMetadata, *, number: int = 1, code_object: int = 1) -> KernelSymbolRecord:
+    """Return the record of a kernel.
+
+    Args:
+        architecture: Architecture of the code object.
+        kernel: Metadata of the kernel.
+        number: Id of the kernel in the database.
+        code_object: Id of its code object.
+    """
     registers = reported_registers(
-        code_object.architecture,
+        architecture,
         compute_pgm_rsrc1=kernel.descriptor.compute_pgm_rsrc1,
         compute_pgm_rsrc3=kernel.descriptor.compute_pgm_rsrc3,
         wavefront_size=kernel.wavefront_size,
     )
     return KernelSymbolRecord(
-        id=1,
-        code_object_id=1,
+        id=number,
+        code_object_id=code_object,
         mangled_name=kernel.symbol,
         display_name=kernel.name,
         arch_vgpr_count=registers.arch_vgprs,

@@ -123,14 +123,15 @@ class DatabaseStream:
             self._insert("pmc_event", {"event_id": event, "pmc_id": counter, "value": float(value)})
 
     def add_copy(self, copy: MemoryCopyRecord) -> None:
-        """Add a memory copy; with `None` for a GPU the memory of the host is meant."""
+        """Add a memory copy."""
         self._copies += 1
         row = {
             **self._owner, "tid": self._pid, "id": self._copies, "event_id": self._event(_MEMORY_COPY),
             "name_id": self._string(copy.direction), "region_name_id": self._string(""),
             "src_agent_id": _agent_id(copy.source_gpu), "dst_agent_id": _agent_id(copy.destination_gpu),
             "size": copy.size_bytes, "start": copy.start_ns, "end": copy.end_ns,
-            "queue_id": self._lane("info_queue", copy.queue), "stream_id": self._lane("info_stream", copy.stream),
+            "queue_id": self._lane("info_queue", copy.queue),
+            "stream_id": None if copy.stream is None else self._lane("info_stream", copy.stream),
         }  # fmt: skip
         self._insert("memory_copy", row)
         self._lives(copy.start_ns, copy.end_ns)

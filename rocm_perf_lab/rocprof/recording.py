@@ -146,7 +146,7 @@ class DispatchRecord:
 
 @dataclass(frozen=True)
 class MemoryCopyRecord:
-    """One memory copy; `direction` is the name of rocprofiler-sdk, a GPU of None is the host."""
+    """One memory copy; `direction` is the name of rocprofiler-sdk, a GPU of None is the host, a stream of None is unknown."""
 
     direction: str
     size_bytes: int
@@ -155,7 +155,7 @@ class MemoryCopyRecord:
     source_gpu: int | None
     destination_gpu: int | None
     queue: int = 0
-    stream: int = 0
+    stream: int | None = None
 
 
 @dataclass(frozen=True)

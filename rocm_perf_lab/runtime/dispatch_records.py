@@ -163,10 +163,10 @@ class DetailedDispatch:
         lanes = reader.array(np.uint64, header.block_count)
         counters = reader.structure(MemoryCounters).as_dict()
         counts = reader.array(WORKGROUP_COUNTS, header.workgroups)
-        ranges = reader.array(np.uint64, 2 * header.range_count).reshape(-1, 2).tolist()
+        ends = reader.array(np.uint64, 2 * header.range_count).reshape(-1, 2).tolist()
         traced = reader.array(np.uint64, header.traced_workgroups).tolist()
         traces = [[reader.trace() for _ in range(header.waves_per_workgroup)] for _ in traced]
-        ranges = tuple((begin, end - begin) for begin, end in ranges)
+        ranges = tuple((int(begin), int(end) - int(begin)) for begin, end in ends)
         footprint = _footprint(reader, header, ranges) if header.workgroups else None
         reader.require_end()
         return cls(

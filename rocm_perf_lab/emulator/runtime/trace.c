@@ -7,6 +7,10 @@ enum { TAG_SHIFT = 56, SCALAR_LINE_SHIFT = 6, MAX_LINES = 2 * RPL_LANES, GROUP_L
        SECTOR_BYTES = 32, PIPE_BYTES = 64, MIN_CYCLES = 4, ATOMIC_CYCLES = 4, REPEATED_ATOMIC_CYCLES = 20 };
 
 void rpl_trace_append(struct rpl_trace *t, const uint64_t *words, uint64_t count) {
+  if (t->limit && t->count + count > t->limit) {
+    t->limit = t->count ? t->count : 1;  // later, shorter records are left out as well
+    return;
+  }
   if (t->count + count > t->capacity) {
     uint64_t capacity = 2 * (t->count + count) + 64;
     uint64_t *grown = realloc(t->words, capacity * sizeof *grown);
