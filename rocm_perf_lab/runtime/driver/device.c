@@ -94,6 +94,20 @@ int drv_open_again(int fd, uint64_t position) {
   return again;
 }
 
+// Leaves a file in the session directory, by which `rocm-perf run` sees that the driver was loaded and used.
+static void leave_mark(const char *name) {
+  const struct drv_settings *session = drv_settings();
+  char path[sizeof session->session + 16];
+  if (!session)
+    return;
+  snprintf(path, sizeof path, "%s/%s", session->session, name);
+  long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd >= 0)
+    syscall(SYS_close, fd);
+}
+
+__attribute__((constructor)) static void note_load(void) { leave_mark("loaded"); }
+
 int drv_device_open(enum drv_device kind, uint32_t gpu, int flags) {
   int file = drv_memory_file();
   if (file < 0)
@@ -101,6 +115,8 @@ int drv_device_open(enum drv_device kind, uint32_t gpu, int flags) {
   int fd = drv_open_again(file, kind == RPL_KFD ? RPL_KFD_POSITION : RPL_RENDER_POSITION + gpu * UINT64_C(0x1000));
   if (fd >= 0 && !(flags & O_CLOEXEC))
     fcntl(fd, F_SETFD, 0);
+  if (kind == RPL_KFD && fd >= 0)
+    leave_mark("used");
   drv_log(1, "open %s%u -> %d", kind == RPL_KFD ? "/dev/kfd " : "render node ", gpu, fd);
   return fd;
 }

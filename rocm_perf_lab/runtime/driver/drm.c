@@ -10,7 +10,7 @@
 
 enum { MAJOR = 3, MINOR = 61, FIRST_CAPACITY = 64, KHZ = 1000, COUNTER_KHZ = 1000000 / RPL_TICK_NS, AMD = 0x1002 };
 enum { ENGINES = 4, ARRAYS = 4, ENGINE_CUS = 10, VGPRS = 512, PTE_FRAGMENT = 2 << 20, HBM_BITS = 8192, GTT_SHIFT = 1 };
-enum { COMPUTE_RINGS = 8, DMA_RINGS = 2, IB_ALIGNMENT = 32, GFX_VERSION = 9, IDLE_TEMPERATURE = 35000, IDLE_WATTS = 100 };
+enum { COMPUTE_RINGS = 8, DMA_RINGS = 2, IB_ALIGNMENT = 32, GFX_VERSION = 9 };
 
 // ---- buffer objects by handle ----
 
@@ -184,11 +184,8 @@ static int sensor(struct answer answer, uint32_t gpu, uint32_t type) {
     case AMDGPU_INFO_SENSOR_GFX_MCLK:
     case AMDGPU_INFO_SENSOR_STABLE_PSTATE_GFX_MCLK:
     case AMDGPU_INFO_SENSOR_PEAK_PSTATE_GFX_MCLK: return give_word(answer, of->memory_clock_mhz, sizeof(uint32_t));
-    case AMDGPU_INFO_SENSOR_GPU_TEMP: return give_word(answer, IDLE_TEMPERATURE, sizeof(uint32_t));
     case AMDGPU_INFO_SENSOR_GPU_LOAD: return give_word(answer, 0, sizeof(uint32_t));
-    case AMDGPU_INFO_SENSOR_GPU_AVG_POWER:
-    case AMDGPU_INFO_SENSOR_GPU_INPUT_POWER: return give_word(answer, IDLE_WATTS, sizeof(uint32_t));
-    default: return EOPNOTSUPP;
+    default: return EOPNOTSUPP;   // an emulated GPU has no temperature, power or voltage
   }
 }
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include "system.h"
 
-enum { DRM_MAJOR = 226, KFD_MAJOR = 235, DEVICE_MODE = S_IFCHR | 0666, KFD_TYPE = 'K', DRM_TYPE = 'd' };
+enum { DRM_MAJOR = 226, KFD_MAJOR = 236, DEVICE_MODE = S_IFCHR | 0666, KFD_TYPE = 'K', DRM_TYPE = 'd' };
 
 // The next definition of a function. Resolved at the first call; several threads store the same value.
 #define NEXT(name)                                                        \
