@@ -8,10 +8,13 @@ addresses to each other in memory, so code reachable from any kernel of the code
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
 
 CDNA_GETPC = 0x1C
 """Opcode of S_GETPC_B64."""
@@ -51,6 +54,33 @@ def callable_functions(
             return frozenset(functions)
         pending += [target for target in targets if target in functions]
     return frozenset(found)
+
+
+def computed_addresses(instructions: Iterable[Instruction]) -> tuple[int, ...]:
+    """Return the addresses that S_GETPC_B64 and the addition of a literal compute, in the order of the instructions.
+
+    Args:
+        instructions: Instructions in address order.
+    """
+    return tuple(
+        dict.fromkeys(
+            following.address + _signed(following.fields["literal"])
+            for getpc, following in pairwise(instructions)
+            if getpc.mnemonic == "S_GETPC_B64" and _adds_literal_to(following, getpc)
+        )
+    )
+
+
+def _adds_literal_to(instruction: Instruction, getpc: Instruction) -> bool:
+    low = getpc.fields["sdst"]
+    operands = (instruction.fields.get("sdst"), instruction.fields.get("ssrc0"))
+    is_next = instruction.address == getpc.address + getpc.size
+    return instruction.mnemonic == "S_ADD_U32" and "literal" in instruction.fields and operands == (low, low) and is_next
+
+
+def _signed(literal: int) -> int:
+    literal &= 0xFFFF_FFFF
+    return literal - (literal >> 31 << 32)
 
 
 def _made_addresses(code: bytes, code_address: int, start: int, size: int, getpc: int) -> frozenset[int] | None:

@@ -57,12 +57,11 @@ def compile_program(
     _initialise()
     for name, address in helpers.items():
         llvm.add_symbol(name, address)
-    if optimised is not None and len(optimised) == len(program.blocks):
-        optimised = None
+    optimised = _all_as_none(program, optimised)
     path = (cache_directory or cache_dir() / "jit") / f"{program_key(program, optimised)}.o"
     stored = read_sealed(path)
     if stored is None:
-        stored = msgpack.packb(_compile(program, optimised))
+        stored = msgpack.packb(compile_objects(program, optimised))
         write_sealed(path, stored)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     for content in msgpack.unpackb(stored):
@@ -71,21 +70,39 @@ def compile_program(
     return NativeKernel(engine.get_function_address(FUNCTION_NAME), engine)
 
 
-def _compile(program: Program, optimised: frozenset[int] | None) -> list[bytes]:
-    """Return the objects of a program, which refer to each other."""
-    if optimised is None:
-        return [_object(kernel_ir(program), optimise=True)]
-    shared = SharedOperations()
-    kernel = kernel_ir(program, shared, optimised)
-    return [_object(kernel, optimise=bool(optimised)), _object(shared.ir(), optimise=True)]
+def compile_objects(
+    program: Program, optimised: frozenset[int] | None = None, *, position_independent: bool = False
+) -> list[bytes]:
+    """Return the object files of a program, which refer to each other.
+
+    Args:
+        program: Program of a kernel.
+        optimised: Indices of the blocks to optimise; all by default.
+        position_independent: Compile for a shared library instead of this process.
+
+    Raises:
+        UnsupportedInstruction: The program contains an instruction that the emulator does not implement.
+    """
+    _initialise()
+    if _all_as_none(program, optimised) is None:
+        texts = [(kernel_ir(program), True)]
+    else:
+        shared = SharedOperations()
+        kernel = kernel_ir(program, shared, optimised or ())
+        texts = [(kernel, bool(optimised)), (shared.ir(), True)]
+    return [_object(text, optimise=optimise, position_independent=position_independent) for text, optimise in texts]
 
 
-def _object(text: str, *, optimise: bool) -> bytes:
+def _all_as_none(program: Program, optimised: frozenset[int] | None) -> frozenset[int] | None:
+    return None if optimised is not None and len(optimised) == len(program.blocks) else optimised
+
+
+def _object(text: str, *, optimise: bool, position_independent: bool) -> bytes:
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text)
     module.verify()
-    target_machine = _target_machine(level=1 if optimise else 0)
+    target_machine = _target_machine(level=1 if optimise else 0, position_independent=position_independent)
     if optimise:
         _optimise(module, target_machine)
     compiled: bytes = target_machine.emit_object(module)
@@ -111,11 +128,16 @@ def _initialise() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def _target_machine(level: int = 1) -> Any:
+def _target_machine(level: int = 1, *, position_independent: bool = False) -> Any:
     import llvmlite.binding as llvm
 
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=level, cpu=llvm.get_host_cpu_name(), features=_host_features(), jit=True
+        opt=level,
+        cpu=llvm.get_host_cpu_name(),
+        features=_host_features(),
+        reloc="pic" if position_independent else "default",
+        jit=not position_independent,
+        codemodel="default" if position_independent else "jitdefault",
     )
 
 
@@ -138,6 +160,7 @@ def program_key(program: Program, optimised: frozenset[int] | None = None) -> st
     """
     import llvmlite.binding as llvm
 
+    optimised = _all_as_none(program, optimised)
     digest = hashlib.sha256(f"{program.isa} {program.entry} {program.mode}".encode())
     for instruction in program.instructions:
         digest.update(f" {instruction.address}:{instruction.raw:x}".encode())

@@ -63,8 +63,7 @@ class LoadedCodeObject:
     @cached_property
     def stored_addresses(self) -> tuple[int, ...]:
         """Addresses of the code object that its data contain: function pointers, jump tables."""
-        found = {r.target + r.addend for r in _relocations(self.elf) if r.target is not None}
-        return tuple(sorted(found))
+        return stored_addresses(self.elf)
 
     def kernel(self, symbol: str) -> KernelMetadata:
         """Return the kernel with a symbol.
@@ -111,6 +110,15 @@ class LoadedCodeObject:
                 hint="Set its type and shape as declared in the source.",
             )
         place[:] = np.frombuffer(content, np.uint8)
+
+
+def stored_addresses(elf: ElfFile) -> tuple[int, ...]:
+    """Return the addresses of a code object that its data contain: function pointers, jump tables.
+
+    Raises:
+        CodeObjectError: The relocations are damaged or have an unknown form.
+    """
+    return tuple(sorted({r.target + r.addend for r in _relocations(elf) if r.target is not None}))
 
 
 def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.core.files import read_sealed, write_sealed
 from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.emulator import hot_blocks
 from rocm_perf_lab.emulator.jit import compile_program, program_key
 
 if TYPE_CHECKING:
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.structures import LaunchRecord
 
-SMALL_PROGRAM = 700
-"""Instructions up to which a kernel is optimised at once, in less than a second."""
-HOT_EXECUTIONS = 50_000
-"""Executions of a block that cost as much time as to optimise it: 1.5 ms an instruction, which saves about 20 ns each time."""
-_WARM_FRACTION = 10
-"""Blocks with this part of the executions of hot ones are optimised with them."""
 _POLL_SECONDS = 0.1
 
 
@@ -50,14 +44,13 @@ class TieredCode:
         self._program = program
         self._helpers = helpers
         self._directory = cache_directory or cache_dir() / "jit"
-        self._lengths = np.array([len(block.instructions) for block in program.blocks], dtype=np.uint64)
+        self._lengths = [len(block.instructions) for block in program.blocks]
         self._finished = np.zeros(len(program.blocks), dtype=np.uint64)
         self._running: list[tuple[LaunchRecord, NDArray[np.uint64]]] = []
         self._lock = threading.Lock()
         self._monitor: threading.Thread | None = None
         self._replaced: list[NativeKernel] = []
-        is_small = len(program.instructions) <= SMALL_PROGRAM
-        self._optimised = frozenset(range(len(program.blocks))) if is_small else self._stored_choice()
+        self._optimised = first_choice(program, self._directory)
         self._native = self._compile(self._optimised)
 
     @property
@@ -101,7 +94,7 @@ class TieredCode:
         while True:
             with self._lock:
                 counts = sum((executions for _, executions in self._running), self._finished)
-                chosen = self._choice(counts)
+                chosen = hot_blocks.blocks_to_optimise(counts, self._lengths, self._optimised)
                 if chosen is None and not self._running:
                     self._monitor = None
                     return
@@ -109,36 +102,24 @@ class TieredCode:
                 pause.wait(_POLL_SECONDS)
                 continue
             native = self._compile(chosen)
-            self._store_choice(chosen)
+            hot_blocks.write_choice(choice_path(self._program, self._directory), chosen)
             with self._lock:
                 self._replaced.append(self._native)  # wavefronts may still run it
                 self._native, self._optimised = native, chosen
                 for record, _ in self._running:
                     record.kernel = native.address
 
-    def _choice(self, counts: NDArray[np.uint64]) -> frozenset[int] | None:
-        """Return the blocks to optimise, or None if the present choice is good enough."""
-        is_warm = counts >= HOT_EXECUTIONS // _WARM_FRACTION
-        is_warm[list(self._optimised)] = True
-        is_new = counts >= HOT_EXECUTIONS
-        is_new[list(self._optimised)] = False
-        executed = counts * self._lengths
-        if not is_new.any() or executed[is_new].sum() < HOT_EXECUTIONS * self._lengths[is_warm].sum():
-            return None
-        return frozenset(np.flatnonzero(is_warm).tolist())
-
     def _compile(self, optimised: frozenset[int]) -> NativeKernel:
         return compile_program(self._program, self._helpers, optimised=optimised, cache_directory=self._directory)
 
-    # the choice of an earlier process
 
-    @property
-    def _choice_path(self) -> Path:
-        return self._directory / f"{program_key(self._program, frozenset())}.optimised"
+def first_choice(program: Program, directory: Path) -> frozenset[int]:
+    """Return the blocks to optimise before a kernel has run: all of a small one, else the choice of an earlier process."""
+    if len(program.instructions) <= hot_blocks.SMALL_PROGRAM:
+        return frozenset(range(len(program.blocks)))
+    return hot_blocks.read_choice(choice_path(program, directory))
 
-    def _stored_choice(self) -> frozenset[int]:
-        stored = read_sealed(self._choice_path)
-        return frozenset() if stored is None else frozenset(np.frombuffer(stored, dtype=np.uint32).tolist())
 
-    def _store_choice(self, chosen: frozenset[int]) -> None:
-        write_sealed(self._choice_path, np.array(sorted(chosen), dtype=np.uint32).tobytes())
+def choice_path(program: Program, directory: Path) -> Path:
+    """Return the file with the choice of blocks for a large program."""
+    return directory / f"{program_key(program, frozenset())}.optimised"

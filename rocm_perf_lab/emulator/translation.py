@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from rocm_perf_lab.emulator.call_graph import callable_functions
+from rocm_perf_lab.emulator.call_graph import callable_functions, computed_addresses
 from rocm_perf_lab.emulator.errors import IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.initial_state import initial_mode
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
@@ -18,11 +18,14 @@ from rocm_perf_lab.emulator.translate.function import resume_id, resume_ids_of_m
 from rocm_perf_lab.toolchain.version2 import STT_AMDGPU_HSA_KERNEL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
     from rocm_perf_lab.toolchain.elf_file import ElfFile
 
+_Code = TypeVar("_Code")
 _PRELOAD_PROLOGUE_BYTES = 256
 """Kernels with preloaded arguments start with code for firmware without preloading; other firmware enters after it."""
 _PRELOAD_LENGTH_MASK = 0x7F
@@ -62,22 +65,50 @@ class KernelTranslator:
         """
         key = (loaded.code_object.sha256, kernel.symbol)
         if key not in self._known:
-            self._known[key] = self._translated(_decode(loaded, kernel))
+            kernels = loaded.code_object.kernels
+            program = decode_kernel(loaded.elf, loaded.stored_addresses, kernels, kernel, loaded.code_object.architecture)
+            self._known[key] = TranslatedKernel(*compiled(program, lambda one: TieredCode(one, self.runtime.helpers)))
         return self._known[key]
 
-    def _translated(self, program: Program) -> TranslatedKernel:
-        """Return native code in which an unsupported instruction is an error only if it is reached, unless that is certain."""
-        while True:
-            try:
-                return TranslatedKernel(program, TieredCode(program, self.runtime.helpers))
-            except UnsupportedInstruction as error:
-                if error.address not in program.doubtful:
-                    raise
-                program = without_instruction(program, error.address, error.what)
+
+def compiled(program: Program, compile_one: Callable[[Program], _Code]) -> tuple[Program, _Code]:
+    """Compile a program, in which an unsupported instruction is an error only if it is reached, unless that is certain.
+
+    Args:
+        program: Program of a kernel.
+        compile_one: Returns the native code of a program, or raises `UnsupportedInstruction`.
+
+    Returns:
+        The program, without unsupported instructions, and its code.
+
+    Raises:
+        UnsupportedInstruction: An instruction that is certainly reached is not supported.
+    """
+    while True:
+        try:
+            return program, compile_one(program)
+        except UnsupportedInstruction as error:
+            if error.address not in program.doubtful:
+                raise
+            program = without_instruction(program, error.address, error.what)
 
 
-def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
-    elf = loaded.elf
+def decode_kernel(
+    elf: ElfFile, stored: Sequence[int], kernels: Sequence[KernelMetadata], kernel: KernelMetadata, architecture: str
+) -> Program:
+    """Decode a kernel and the functions that it may call.
+
+    Args:
+        elf: Sections and symbols of the code object.
+        stored: Addresses of the code object that its data contain.
+        kernels: All kernels of the code object.
+        kernel: Kernel to decode.
+        architecture: Processor that executes it.
+
+    Raises:
+        IllegalInstruction: Bytes that are certainly reached do not encode an instruction.
+        CodeObjectError: The kernel's entry is outside of the code.
+    """
     section = next(
         s for s in elf.sections if s.is_code and s.is_loaded and s.address <= kernel.entry_address < s.address + s.size
     )
@@ -90,20 +121,23 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
             where=f"address {entry:#x}",
             hint="Put code for firmware without preloading before it and pad it to that size, as compilers do.",
         )
-    isa, mode = instruction_set(loaded.code_object.architecture, kernel.wavefront_size), initial_mode(kernel.descriptor)
-    code, others = elf.content(section), _kernel_addresses(loaded)
+    isa, mode = instruction_set(architecture, kernel.wavefront_size), initial_mode(kernel.descriptor)
+    code, others = elf.content(section), {address for k in kernels for address in (k.entry_address, k.descriptor_address)}
     in_section = range(section.address, section.address + section.size)
     ends = _ends_of_functions(elf, in_section)
     program = decode_program(kernel.symbol, code, section.address, (entry,), isa, mode, ends)
     if not program.has_indirect_jumps:
         return program
     symbols = {s.address: s.size for s in elf.symbols.values() if s.address in in_section and s.size}
-    stored = tuple(address for address in loaded.stored_addresses if address in in_section and address not in others)
-    kernels = {k.entry_address: k.code_bytes for k in loaded.code_object.kernels if k.entry_address in in_section}
-    callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored], isa.getpc_opcode) - others
+    inside = tuple(address for address in stored if address in in_section and address not in others)
+    sizes = {k.entry_address: k.code_bytes for k in kernels if k.entry_address in in_section}
+    callable_ = callable_functions(code, section.address, symbols | sizes, [*sizes, *inside], isa.getpc_opcode) - others
     functions = tuple(address for address in symbols if address in callable_)
-    entries = tuple(dict.fromkeys((entry, *functions, *stored)))
+    entries = tuple(dict.fromkeys((entry, *functions, *inside)))
     program = decode_program(kernel.symbol, code, section.address, entries, isa, mode, ends)
+    while unnamed := _unnamed_functions(program, symbols | sizes, in_section):
+        entries += unnamed
+        program = decode_program(kernel.symbol, code, section.address, entries, isa, mode, ends)
     end = kernel.entry_address + kernel.code_bytes
     entries += unreached_entries(program, code, section.address, end)
     return decode_program(kernel.symbol, code, section.address, entries, isa, mode, ends)
@@ -119,6 +153,13 @@ def _ends_of_functions(elf: ElfFile, section: range) -> tuple[tuple[int, str], .
     return tuple((end, name) for end, name in sorted(names.items()) if furthest[bisect_left(starts, end) - 1] <= end)
 
 
-def _kernel_addresses(loaded: LoadedCodeObject) -> set[int]:
-    """Return the addresses of kernels, and of their descriptors, which symbols of version 2 point to within the code."""
-    return {address for k in loaded.code_object.kernels for address in (k.entry_address, k.descriptor_address)}
+def _unnamed_functions(program: Program, symbols: Mapping[int, int], section: range) -> tuple[int, ...]:
+    """Return addresses that a program computes, outside of everything with a symbol: functions of a stripped code object."""
+    starts = sorted(symbols)
+    found = []
+    for address in computed_addresses(program.instructions):
+        before = bisect_right(starts, address) - 1
+        is_named = before >= 0 and address < starts[before] + symbols[starts[before]]
+        if address in section and not is_named and address not in program.block_at and address not in program.missing_at:
+            found.append(address)
+    return tuple(found)

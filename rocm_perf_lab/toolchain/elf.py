@@ -77,7 +77,19 @@ def read_code_objects(data: bytes, *, bundle_architecture: str = "gfx942") -> tu
 
 
 def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
-    elf = parse_elf(data)
+    return code_object_of(parse_elf(data), wanted_architecture)
+
+
+def code_object_of(elf: ElfFile, wanted_architecture: str) -> CodeObject:
+    """Return the code object in an ELF file.
+
+    Args:
+        elf: Sections and symbols.
+        wanted_architecture: Processor to select if the target is generic.
+
+    Raises:
+        CodeObjectError: The file is damaged, not linked, for another machine or without kernel descriptors.
+    """
     if elf.kind == _ET_REL:
         raise CodeObjectError(
             "the code object is not linked: a relocatable object file",
@@ -105,7 +117,7 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
         kernels = [_kernel_of_note(elf, kernel, architecture) for kernel in note.kernels]
         noted = {kernel.symbol for kernel in kernels}
         kernels += [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf) if name not in noted]
-    return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)), members)
+    return CodeObject(elf.data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)), members)
 
 
 def _generic_target(elf: ElfFile) -> str | None:

@@ -227,6 +227,20 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
         raise CodeObjectError(
             f"the amd_kernel_code_t of kernel {symbol} is truncated", where=error.what, hint=_REBUILD
         ) from error
+    return kernel_code_of(content, symbol, architecture)
+
+
+def kernel_code_of(content: bytes, symbol: str, architecture: str) -> KernelCode:
+    """Decode the 256 bytes of an amd_kernel_code_t.
+
+    Args:
+        content: The bytes.
+        symbol: Name of the kernel, for messages.
+        architecture: Processor that executes it.
+
+    Raises:
+        CodeObjectError: Its version is not supported.
+    """
     (version, entry, rsrc1, rsrc2, properties, scratch, lds, _, kernarg, sgprs, vgprs, alignment, lanes) = _KERNEL_CODE.unpack(
         content
     )

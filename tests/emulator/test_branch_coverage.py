@@ -113,6 +113,6 @@ def test_threads_merge_their_outcomes(code_object: CodeObject) -> None:
 @pytest.mark.parametrize("symbol", ["uniform", "lanes", "select"])
 def test_code_of_both_tiers_records_the_same(code_object: CodeObject, symbol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     optimised = launched(code_object, symbol, n=777, rare=3, first=2e30)
-    monkeypatch.setattr("rocm_perf_lab.emulator.tiers.SMALL_PROGRAM", 0)
+    monkeypatch.setattr("rocm_perf_lab.emulator.hot_blocks.SMALL_PROGRAM", 0)
 
     assert launched(code_object, symbol, n=777, rare=3, first=2e30).coverage == optimised.coverage

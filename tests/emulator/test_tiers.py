@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator import tiers
+from rocm_perf_lab.emulator import hot_blocks, tiers
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.emulator.jit import program_key
@@ -82,7 +82,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_both_tiers_have_equal_results_and_counters(code_object: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:
     optimised = run(code_object)
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
     shared = run(code_object)
 
     assert shared[1:] == optimised[1:]
@@ -98,8 +98,8 @@ def test_both_tiers_have_equal_results_and_counters(code_object: CodeObject, mon
 
 def test_code_may_change_during_a_launch(code_object: CodeObject, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(code_object, workgroups=200)
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
-    monkeypatch.setattr(tiers, "HOT_EXECUTIONS", 10)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "HOT_EXECUTIONS", 10)
     monkeypatch.setattr(tiers, "_POLL_SECONDS", 0.001)
 
     result = run(code_object, workgroups=200)
@@ -109,7 +109,7 @@ def test_code_may_change_during_a_launch(code_object: CodeObject, monkeypatch: p
 
 
 def test_blocks_that_run_often_are_optimised(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
     code = TieredCode(program, load_runtime().helpers, tmp_path)
     first, record = code.address, LaunchRecord()
     executions = np.zeros(len(program.blocks), dtype=np.uint64)
@@ -117,7 +117,7 @@ def test_blocks_that_run_often_are_optimised(program: Program, monkeypatch: pyte
 
     with code.running(record, executions):
         assert record.kernel == first
-        executions[2], executions[3] = 20 * tiers.HOT_EXECUTIONS, tiers.HOT_EXECUTIONS // 2
+        executions[2], executions[3] = 20 * hot_blocks.HOT_EXECUTIONS, hot_blocks.HOT_EXECUTIONS // 2
         wait_for(lambda: record.kernel != first)
 
     assert code.optimised == {2, 3}  # hot, and warm
@@ -125,10 +125,10 @@ def test_blocks_that_run_often_are_optimised(program: Program, monkeypatch: pyte
 
 
 def test_executions_of_several_launches_add_up(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
     code = TieredCode(program, load_runtime().helpers, tmp_path)
     executions = np.zeros(len(program.blocks), dtype=np.uint64)
-    executions[1] = tiers.HOT_EXECUTIONS // 2 + 1
+    executions[1] = hot_blocks.HOT_EXECUTIONS // 2 + 1
 
     for _ in range(2):
         assert code.optimised == frozenset()
@@ -139,12 +139,12 @@ def test_executions_of_several_launches_add_up(program: Program, monkeypatch: py
 
 
 def test_rare_blocks_stay_as_they_are(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
     monkeypatch.setattr(tiers, "_POLL_SECONDS", 0.001)
     code = TieredCode(program, load_runtime().helpers, tmp_path)
     record = LaunchRecord()
 
-    with code.running(record, np.full(len(program.blocks), tiers.HOT_EXECUTIONS - 1, dtype=np.uint64)):
+    with code.running(record, np.full(len(program.blocks), hot_blocks.HOT_EXECUTIONS - 1, dtype=np.uint64)):
         time.sleep(0.05)
 
     assert (record.kernel, code.optimised) == (code.address, frozenset())
@@ -154,11 +154,11 @@ def test_rare_blocks_stay_as_they_are(program: Program, monkeypatch: pytest.Monk
 def test_the_choice_is_kept_unless_it_is_damaged(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damaged: bool
 ) -> None:
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
     helpers = load_runtime().helpers
     code = TieredCode(program, helpers, tmp_path)
     executions = np.zeros(len(program.blocks), dtype=np.uint64)
-    executions[2] = tiers.HOT_EXECUTIONS
+    executions[2] = hot_blocks.HOT_EXECUTIONS
     with code.running(LaunchRecord(), executions):
         wait_for(lambda: code.optimised == {2})
     (choice,) = tmp_path.glob("*.optimised")
@@ -169,7 +169,7 @@ def test_the_choice_is_kept_unless_it_is_damaged(
 
 
 def test_small_kernels_are_optimised_at_once(program: Program, tmp_path: Path) -> None:
-    assert len(program.instructions) <= tiers.SMALL_PROGRAM
+    assert len(program.instructions) <= hot_blocks.SMALL_PROGRAM
     assert len(TieredCode(program, load_runtime().helpers, tmp_path).optimised) == len(program.blocks)
 
 
@@ -188,6 +188,6 @@ def test_traces_do_not_depend_on_the_tier(code_object: CodeObject, monkeypatch: 
             return [[words.tolist() for words in waves] for waves in result.traces]
 
     optimised = traced()
-    monkeypatch.setattr(tiers, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(hot_blocks, "SMALL_PROGRAM", 0)
 
     assert traced() == optimised
