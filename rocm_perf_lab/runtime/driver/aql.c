@@ -74,11 +74,20 @@ static void dispatch(struct drv_aql *aql, union rpl_packet *packet) {
 
 static int64_t value_of(const struct rpl_signal *signal) { return __atomic_load_n(&signal->value, __ATOMIC_ACQUIRE); }
 
-// Start of a packet that waited for a signal: not before the packet that completed it ended on its own timeline. The host does not
-// write times, so those of long ago or far ahead mean nothing.
-static uint64_t after(uint64_t now_ns, const struct rpl_signal *signal) {
-  uint64_t end = signal->end_ticks * RPL_TICK_NS;
-  return end > now_ns && end - now_ns < 1ull << NS_PER_HOUR_SHIFT ? end : now_ns;
+// A signal that a packet may have to wait for.
+struct wait { const struct rpl_signal *signal; uint64_t end_ticks; int is_pending; };
+
+static struct wait wait_for(const struct rpl_signal *signal) {
+  return (struct wait){signal, signal ? signal->end_ticks : 0, signal && value_of(signal) != 0};
+}
+
+// Start of a packet after a wait: not before the packet that completed the signal ended on its own timeline. The host does not write
+// times: what it completed counts from now on, and times of long ago or far ahead mean nothing.
+static uint64_t after(uint64_t start_ns, const struct wait *wait) {
+  if (!wait->signal) return start_ns;
+  uint64_t end = wait->signal->end_ticks * RPL_TICK_NS;
+  if (wait->is_pending && wait->signal->end_ticks == wait->end_ticks) end = drv_nanoseconds();
+  return end > start_ns && end - start_ns < 1ull << NS_PER_HOUR_SHIFT ? end : start_ns;
 }
 
 // Waits until `test` holds or the queue is destroyed. Returns whether it holds.
@@ -108,10 +117,12 @@ static int any_done(const union rpl_packet *packet) {
 }
 
 static void barrier(struct drv_aql *aql, union rpl_packet *packet, int waits_for_all) {
+  struct wait waits[DEPENDENCIES];
+  for (int k = 0; k < DEPENDENCIES; k++) waits[k] = wait_for(packet->barrier.dependencies[k]);
   if (!wait_until(aql, waits_for_all ? all_done : any_done, packet)) return;
   uint64_t start = aql->now_ns;
-  for (int k = 0; k < DEPENDENCIES && waits_for_all; k++)
-    if (packet->barrier.dependencies[k]) start = after(start, packet->barrier.dependencies[k]);
+  for (int k = 0; k < DEPENDENCIES; k++)
+    if (waits[k].signal && value_of(waits[k].signal) == 0) start = after(start, &waits[k]);
   complete(aql, packet, packet->barrier.completion, start, start);
 }
 
@@ -134,8 +145,10 @@ static void vendor(struct drv_aql *aql, union rpl_packet *packet) {
       complete(aql, packet, packet->value.completion, aql->now_ns, aql->now_ns);
       return;
     case RPL_VENDOR_BARRIER_VALUE: {
+      struct wait wait = wait_for(packet->value.signal);
+      wait.is_pending = !value_holds(packet);
       if (!wait_until(aql, value_holds, packet)) return;
-      uint64_t start = packet->value.signal ? after(aql->now_ns, packet->value.signal) : aql->now_ns;
+      uint64_t start = after(aql->now_ns, &wait);
       complete(aql, packet, packet->value.completion, start, start);
       return;
     }

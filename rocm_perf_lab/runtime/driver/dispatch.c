@@ -14,7 +14,7 @@ enum {
   AXES = 3, SLICE = 20000, SHARING_SLICE = 1000 /* workgroups may wait for each other */, CHUNKS_PER_THREAD = 8, LARGEST_CHUNK = 16,
   HELPED_INSTRUCTIONS = 20000 /* fewer are executed before a helper wakes up */, HELPED_GROUPS = 64, HELP_AFTER_NS = 100000,
   RESIDENT_BYTES = 96 << 20, MOST_RESIDENT = 1 << 16, LDS_GRANULE = 512, LDS_POISON = (int)0xffc0dead,
-  FIRST_RESTS = 16, SHORT_REST_NS = 20000, LONG_REST_NS = 200000, MAX_WORKGROUP = 1024, MAX_LDS_BYTES = 160 << 10,
+  FIRST_RESTS = 16, SHORT_REST_NS = 20000, LONG_REST_NS = 200000, MAX_WORKGROUP = 1024,
 };
 
 static const int64_t UNLIMITED = INT64_MAX / 2;
@@ -232,9 +232,10 @@ static int accept(struct dispatch *d, struct worker *worker, const struct drv_qu
   d->workgroups = set_geometry(&d->launch, packet);
   if (!d->workgroups) return !refuse(outcome, RPL_FAILED_DIMENSIONS, NULL);
   if (items > MAX_WORKGROUP) return !refuse(outcome, RPL_FAILED_WORKGROUP, NULL);
-  if (packet->group_bytes > MAX_LDS_BYTES) return !refuse(outcome, RPL_FAILED_LDS_SIZE, NULL);
+  uint32_t most_lds = drv_gpu_of_id(queue->gpu_id)->lds_bytes;
+  if (most_lds && packet->group_bytes > most_lds) return !refuse(outcome, RPL_FAILED_LDS_SIZE, NULL);
   if (!drv_view_has(&worker->view, packet->object, packet->object + DESCRIPTOR_BYTES))
-    return !refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: a kernel is not in memory that the GPU can access\n");
+    return !refuse(outcome, RPL_FAILED_TRANSLATION, "a kernel is not in memory that the GPU can access");
   d->kernel = drv_kernel_of(queue->gpu_id, packet->object, error, sizeof error);
   if (!d->kernel) return !refuse(outcome, RPL_FAILED_TRANSLATION, error);
   uint64_t first = packet->kernarg + d->kernel->preload_offset;
@@ -242,7 +243,7 @@ static int accept(struct dispatch *d, struct worker *worker, const struct drv_qu
     outcome->address = first;
     return !refuse(outcome, RPL_FAILED_MEMORY, NULL);
   }
-  if (!drv_worker_prepare(worker, d->kernel)) return !refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: too little memory\n");
+  if (!drv_worker_prepare(worker, d->kernel)) return !refuse(outcome, RPL_FAILED_TRANSLATION, "too little memory");
   return 1;
 }
 
@@ -253,7 +254,7 @@ void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_di
   memset(outcome, 0, sizeof *outcome);
   struct worker *worker = drv_worker();
   if (!worker) {
-    refuse(outcome, RPL_FAILED_TRANSLATION, "rocm-perf: too little memory\n");
+    refuse(outcome, RPL_FAILED_TRANSLATION, "too little memory");
     return;
   }
   if (!accept(&d, worker, queue, packet, outcome)) return;

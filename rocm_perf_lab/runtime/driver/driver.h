@@ -22,6 +22,7 @@ struct drv_gpu {
   uint32_t clock_mhz, memory_clock_mhz;
   uint32_t xnack;                 // can recover from page faults: the mode is set per process
   uint32_t vector_line_bytes;     // of the vector L1: 64 or 128 (gpu.i.vector_line_bytes; default 128)
+  uint32_t lds_bytes;             // a workgroup may use
   uint64_t memory_bytes;
   char architecture[16], name[64];
 };

@@ -348,6 +348,7 @@ int drv_events_wait(struct kfd_ioctl_wait_events_args *args) {
   if (!waiters)
     return ENOMEM;
   int error = errno;
+  drv_queues_wake();  // the runtime may have rung a doorbell by a store that nobody saw
   pthread_mutex_lock(&lock);
   int result = wait_locked(args, waiters);
   pthread_mutex_unlock(&lock);

@@ -66,6 +66,7 @@ struct drv_watched {
 enum drv_stop { RPL_STOP_QUEUE = 1, RPL_STOP_LIMIT, RPL_STOP_FAULT };
 void drv_watch_begin(struct drv_watched *watched);
 void drv_watch_end(struct drv_watched *watched);
+void drv_watch_queues(void);      // a queue was created
 void drv_watch_forget(void);
 
 // ---- view.c ----

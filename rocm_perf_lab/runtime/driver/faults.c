@@ -22,7 +22,7 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
     drv_say(text);
   } else {
     char line[LINE_BYTES];
-    int length = snprintf(line, sizeof line, "rocm-perf: kernel %.300s: fault %u\n", kernel->name, fault->kind);
+    int length = snprintf(line, sizeof line, "kernel %.300s: fault %u", kernel->name, fault->kind);
     if (length > 0) drv_say(line);
   }
   free(text);
@@ -30,7 +30,7 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
 
 static void say_stopped(const struct drv_watched *watched) {
   char line[LINE_BYTES];
-  int length = snprintf(line, sizeof line, "rocm-perf: kernel %.300s (dispatch %llu of queue %u) was stopped after max_seconds = %u\n",
+  int length = snprintf(line, sizeof line, "kernel %.300s (dispatch %llu of queue %u) was stopped after max_seconds = %u",
                         watched->kernel, (unsigned long long)watched->number, watched->queue_id, drv_settings()->max_seconds);
   if (length > 0) drv_say(line);
 }

@@ -13,7 +13,7 @@
 #include "kernels.h"
 #include "service.h"
 
-enum { BUCKETS = 1024, LOCKS = 16, COMPARED_BYTES = 4 << 20 };
+enum { BUCKETS = 1024, LOCKS = 16, COMPARED_BYTES = 64 << 10 };
 
 static _Atomic(struct entry *) buckets[BUCKETS];
 static pthread_mutex_t locks[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
@@ -41,12 +41,14 @@ static uint64_t hash_of(const uint8_t *at, uint64_t bytes) {
   return hash;
 }
 
-// The part of a block that is compared: what is within COMPARED_BYTES of the descriptor.
+// The part of the code that is compared: from the entry on, whose distance is in the descriptor (of every version).
 static uint64_t code_hash(const struct drv_block_place *place, uint64_t object) {
-  uint64_t half = COMPARED_BYTES / 2, begin = place->address, end = place->address + place->size;
-  if (object - begin > half) begin = object - half;
-  if (end - object > half) end = object + half;
-  return hash_of((const uint8_t *)begin, end - begin);
+  enum { ENTRY_OFFSET = 16 };
+  int64_t distance;
+  memcpy(&distance, (const void *)(object + ENTRY_OFFSET), sizeof distance);
+  uint64_t entry = object + (uint64_t)distance, end = place->address + place->size;
+  if (entry < place->address || entry >= end) return 0;
+  return hash_of((const uint8_t *)entry, end - entry < COMPARED_BYTES ? end - entry : COMPARED_BYTES);
 }
 
 static int is_same_code(const struct entry *e) {
@@ -84,7 +86,7 @@ static void set_properties(struct drv_kernel *kernel, const struct rpl_kernel_an
 rpl_kernel drv_kernel_load(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void *function = library ? dlsym(library, "kernel") : NULL;
-  if (!function) drv_log(1, "rocm-perf: %s\n", dlerror());
+  if (!function) drv_log(1, "%s", dlerror());
   return (rpl_kernel)function;
 }
 
@@ -113,8 +115,8 @@ static void translate(struct entry *e, uint32_t gpu) {
   drv_elf_put();
   if (kind == RPL_KERNEL_IS) take_answer(e, answer, bytes);
   if (!atomic_load(&e->kernel.code)) {
-    static const char *const reasons[] = {"rocm-perf: no translation of a kernel: the service is gone\n",
-                                          "rocm-perf: no translation of a kernel: its native code cannot be loaded\n"};
+    static const char *const reasons[] = {"no translation of a kernel: the service is gone",
+                                          "no translation of a kernel: its native code cannot be loaded"};
     e->refusal = strdup(kind == RPL_REFUSED ? answer : reasons[kind != 0]);
   }
   free(answer);
@@ -162,7 +164,7 @@ static struct entry *add(uint32_t gpu_id, uint64_t object) {
     e->hash = code_hash(&e->place, object);
     translate(e, gpu_index(gpu_id));
   } else {
-    e->refusal = strdup("rocm-perf: a kernel is not in memory of the GPU\n");
+    e->refusal = strdup("a kernel is not in memory of the GPU");
     atomic_store(&e->is_stale, 1);
   }
   _Atomic(struct entry *) *bucket = &buckets[bucket_of(object)];
@@ -183,7 +185,7 @@ const struct drv_kernel *drv_kernel_of(uint32_t gpu_id, uint64_t object, char *e
     pthread_mutex_unlock(lock);
   }
   if (e && !e->refusal && atomic_load(&e->kernel.code)) return &e->kernel;
-  snprintf(error, error_bytes, "%s", e && e->refusal ? e->refusal : "rocm-perf: too little memory for a kernel\n");
+  snprintf(error, error_bytes, "%s", e && e->refusal ? e->refusal : "too little memory for a kernel");
   return NULL;
 }
 

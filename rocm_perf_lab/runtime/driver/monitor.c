@@ -1,5 +1,6 @@
 // One thread that watches running dispatches: signals that kernels send to the host by a store, limits of time, queues that are
-// destroyed, and a line now and then about a dispatch that runs for long. It sleeps while nothing runs.
+// destroyed, and a line now and then about a dispatch that runs for long. Between dispatches it looks, less often, whether a queue
+// whose thread sleeps has a new packet.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -12,12 +13,13 @@
 
 #include "execution.h"
 
-enum { PERIOD_NS = 100000, IDLE_PERIODS = 100, TIMER_SLACK_NS = 1, NS_PER_S = 1000000000, LINE_BYTES = 512 };
+enum { PERIOD_NS = 100000, QUEUE_PERIOD_NS = 1000000, IDLE_PERIODS = 100, TIMER_SLACK_NS = 1, NS_PER_S = 1000000000, LINE_BYTES = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct drv_watched *watched;
 static int has_thread;
 static atomic_int sleeping;       // a futex: 1 while the thread waits for a dispatch
+static uint32_t idle_periods;     // of the thread, since a dispatch ran
 
 void drv_watch_forget(void) {
   pthread_mutex_init(&lock, NULL);
@@ -32,8 +34,8 @@ static void say_heartbeat(struct drv_watched *w, uint64_t now) {
   w->said_ns = now;
   uint64_t begun = atomic_load(w->begun);
   char line[LINE_BYTES];
-  int length = snprintf(line, sizeof line, "rocm-perf: kernel %.300s (dispatch %llu of queue %u) has run for %llu s: %llu of %llu "
-                        "workgroups begun, %lld instructions\n",
+  int length = snprintf(line, sizeof line, "kernel %.300s (dispatch %llu of queue %u) has run for %llu s: %llu of %llu "
+                        "workgroups begun, %lld instructions",
                         w->kernel, (unsigned long long)w->number, w->queue_id, (unsigned long long)((now - w->started_ns) / NS_PER_S),
                         (unsigned long long)(begun < w->workgroups ? begun : w->workgroups), (unsigned long long)w->workgroups,
                         (long long)(w->first_budget - __atomic_load_n(w->budget, __ATOMIC_RELAXED)));
@@ -52,31 +54,37 @@ static void look_at(struct drv_watched *w, uint64_t now) {
   say_heartbeat(w, now);
 }
 
-static void wait_for_dispatch(void) {
-  atomic_store(&sleeping, 1);
+static void look_at_all(void) {
+  uint64_t now = drv_nanoseconds();
   pthread_mutex_lock(&lock);
-  int runs = watched != NULL;     // began before it could see that this thread sleeps
+  for (struct drv_watched *w = watched; w; w = w->next) look_at(w, now);
+  if (watched) idle_periods = 0;
   pthread_mutex_unlock(&lock);
-  if (runs) atomic_store(&sleeping, 0);
-  while (atomic_load(&sleeping)) syscall(SYS_futex, &sleeping, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void *monitor(void *unused) {
   (void)unused;
   prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-  for (uint32_t idle = 0;; idle++) {
-    if (idle > IDLE_PERIODS) {
-      wait_for_dispatch();
-      idle = 0;
-    }
-    nanosleep(&(struct timespec){.tv_nsec = PERIOD_NS}, NULL);
-    drv_events_scan();
-    uint64_t now = drv_nanoseconds();
-    pthread_mutex_lock(&lock);
-    for (struct drv_watched *w = watched; w; w = w->next) look_at(w, now);
-    if (watched) idle = 0;
-    pthread_mutex_unlock(&lock);
+  for (;;) {
+    int is_idle = idle_periods++ > IDLE_PERIODS;
+    struct timespec period = {.tv_nsec = is_idle ? QUEUE_PERIOD_NS : PERIOD_NS};
+    if (is_idle) atomic_store(&sleeping, 1);
+    syscall(SYS_futex, &sleeping, FUTEX_WAIT_PRIVATE, is_idle, &period, NULL, 0);
+    atomic_store(&sleeping, 0);
+    drv_queues_wake();
+    if (!is_idle) drv_events_scan();
+    look_at_all();
   }
+}
+
+static void start_monitor(void) {
+  if (!has_thread) has_thread = drv_thread_create(monitor, NULL) == 0;
+}
+
+void drv_watch_queues(void) {
+  pthread_mutex_lock(&lock);
+  start_monitor();
+  pthread_mutex_unlock(&lock);
 }
 
 void drv_watch_begin(struct drv_watched *w) {
@@ -87,7 +95,7 @@ void drv_watch_begin(struct drv_watched *w) {
   w->link = &watched;
   if (watched) watched->link = &w->next;
   watched = w;
-  if (!has_thread) has_thread = drv_thread_create(monitor, NULL) == 0;
+  start_monitor();
   pthread_mutex_unlock(&lock);
   if (atomic_load(&sleeping) && atomic_exchange(&sleeping, 0))
     syscall(SYS_futex, &sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

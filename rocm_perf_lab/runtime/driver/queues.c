@@ -1,7 +1,7 @@
 // Queues in user memory: a thread per queue reads its packets and executes them in order.
 //
-// A thread without work spins for a moment, then sleeps for growing times. A doorbell that is rung through the runtime's functions
-// wakes it at once; other doorbells are seen by looking at the write index.
+// A thread without work spins for a moment, then sleeps for growing times, at last without a limit. A doorbell that is rung through
+// the runtime's functions wakes it at once. Other doorbells are seen by looking at the write indexes, which the monitor does for all.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -21,8 +21,7 @@
 #include "workers.h"
 
 enum {
-  TIMER_SLACK_NS = 1, SPINS = 64, YIELDS = 32, SHORT_SLEEPS = 200, SHORT_SLEEP_NS = 20000, LONG_SLEEP_NS = 1000000,
-  LONGER_SLEEPS = 400, LONGER_SLEEP_NS = 200000,
+  TIMER_SLACK_NS = 1, SPINS = 64, YIELDS = 32, SHORT_SLEEPS = 200, SHORT_SLEEP_NS = 20000, LONG_SLEEPS = 300, LONG_SLEEP_NS = 200000,
 };
 
 struct drv_queue {
@@ -53,32 +52,42 @@ void drv_queues_forget(void) {
 
 // ---- waiting ----
 
-static void sleep_on(atomic_int *word, int64_t ns) {
-  struct timespec timeout = {.tv_nsec = ns};
-  atomic_store(word, 1);
-  atomic_fetch_add(&sleepers, 1);
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 1, &timeout, NULL, 0);
-  atomic_fetch_sub(&sleepers, 1);
-  atomic_store(word, 0);
+static int has_work(const struct drv_queue *q) {
+  uint64_t read = __atomic_load_n((const uint64_t *)q->args.read_pointer_address, __ATOMIC_RELAXED);
+  return read < __atomic_load_n((const uint64_t *)q->args.write_pointer_address, __ATOMIC_ACQUIRE);
 }
 
-static void rest_on(atomic_int *word, uint32_t *idle) {
-  uint32_t n = (*idle)++;
-  if (n < SPINS) __builtin_ia32_pause();
-  else if (n < SPINS + YIELDS) sched_yield();
-  else if (n < SHORT_SLEEPS) sleep_on(word, SHORT_SLEEP_NS);
-  else if (n < LONGER_SLEEPS) sleep_on(word, LONGER_SLEEP_NS);
-  else sleep_on(word, LONG_SLEEP_NS);
+// Sleeps until the queue is woken, at most for `ns` if that is not 0.
+static void sleep_on(struct drv_queue *q, int64_t ns) {
+  struct timespec timeout = {.tv_nsec = ns};
+  atomic_store(&q->sleeping, 1);
+  atomic_fetch_add(&sleepers, 1);
+  if (!atomic_load(&q->stop) && (ns || !has_work(q)))
+    syscall(SYS_futex, &q->sleeping, FUTEX_WAIT_PRIVATE, 1, ns ? &timeout : NULL, NULL, 0);
+  atomic_fetch_sub(&sleepers, 1);
+  atomic_store(&q->sleeping, 0);
+}
+
+// Waits a moment if `idle` is low enough for that. Returns whether it did.
+static int spin(uint32_t idle) {
+  if (idle < SPINS) __builtin_ia32_pause();
+  else if (idle < SPINS + YIELDS) sched_yield();
+  return idle < SPINS + YIELDS;
+}
+
+static void rest(struct drv_queue *q) {
+  uint32_t idle = q->idle++;
+  if (spin(idle)) return;
+  if (idle < SHORT_SLEEPS) sleep_on(q, SHORT_SLEEP_NS);
+  else if (idle < LONG_SLEEPS || has_work(q) /* that cannot begin */) sleep_on(q, LONG_SLEEP_NS);
+  else sleep_on(q, 0);
 }
 
 void drv_rest(uint32_t *idle) {
-  if (*idle < SPINS + YIELDS) {
-    atomic_int unused;
-    rest_on(&unused, idle);
-    return;
-  }
+  uint32_t n = (*idle)++;
+  if (spin(n)) return;
   int seen = atomic_load(&changes);
-  struct timespec timeout = {.tv_nsec = (*idle)++ < SHORT_SLEEPS ? SHORT_SLEEP_NS : LONGER_SLEEP_NS};
+  struct timespec timeout = {.tv_nsec = n < SHORT_SLEEPS ? SHORT_SLEEP_NS : LONG_SLEEP_NS};
   atomic_fetch_add(&waiters, 1);
   syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
   atomic_fetch_sub(&waiters, 1);
@@ -90,14 +99,16 @@ static void wake_waiters(void) {
   syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+static void wake(struct drv_queue *q) {
+  if (atomic_exchange(&q->sleeping, 0)) syscall(SYS_futex, &q->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 void drv_queues_wake(void) {
   wake_waiters();
   if (!atomic_load(&sleepers)) return;
   pthread_mutex_lock(&lock);
-  for (struct drv_queue *q = queues; q; q = q->next) {
-    uint64_t read = *(volatile uint64_t *)q->args.read_pointer_address, write = *(volatile uint64_t *)q->args.write_pointer_address;
-    if (read < write && atomic_load(&q->sleeping)) syscall(SYS_futex, &q->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-  }
+  for (struct drv_queue *q = queues; q; q = q->next)
+    if (atomic_load(&q->sleeping) && has_work(q)) wake(q);
   pthread_mutex_unlock(&lock);
 }
 
@@ -126,7 +137,7 @@ static void run_aql(struct drv_queue *q) {
                 aql.read < __atomic_load_n((const uint64_t *)q->args.write_pointer_address, __ATOMIC_ACQUIRE) && drv_aql_ready(&aql);
     if (!ready) {
       was_idle = 1;
-      rest_on(&q->sleeping, &q->idle);
+      rest(q);
       continue;
     }
     uint64_t seen = drv_nanoseconds();
@@ -148,7 +159,7 @@ static void run_sdma(struct drv_queue *q) {
     uint64_t write = __atomic_load_n((const uint64_t *)q->args.write_pointer_address, __ATOMIC_ACQUIRE);
     if (read >= write || failed || atomic_load_explicit(&q->is_paused, memory_order_relaxed)) {
       was_idle = 1;
-      rest_on(&q->sleeping, &q->idle);
+      rest(q);
       continue;
     }
     uint64_t seen = drv_nanoseconds();
@@ -189,6 +200,7 @@ int drv_queue_create(struct kfd_ioctl_create_queue_args *args, uint64_t *doorbel
   q->next = queues;
   queues = q;
   pthread_mutex_unlock(&lock);
+  drv_watch_queues();
   return 0;
 }
 
@@ -205,7 +217,8 @@ int drv_queue_destroy(uint32_t queue_id) {
   pthread_mutex_unlock(&lock);
   if (!q) return EINVAL;
   atomic_store(&q->stop, 1);
-  syscall(SYS_futex, &q->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  wake(q);
+  wake_waiters();
   pthread_join(q->thread, NULL);
   free(q);
   return 0;
@@ -221,6 +234,7 @@ int drv_queue_update(uint32_t queue_id, uint64_t ring, uint64_t ring_bytes, uint
       q->args.ring_size = (uint32_t)ring_bytes;
     }
     atomic_store(&q->is_paused, !percentage);
+    wake(q);
   }
   pthread_mutex_unlock(&lock);
   return q ? 0 : EINVAL;

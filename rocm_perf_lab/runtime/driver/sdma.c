@@ -1,4 +1,5 @@
 // Executes the packets of a copy engine (SDMA 4.x as of gfx90a and gfx942; layouts: sdma_v4_0 packets of the Linux driver).
+#include <stddef.h>
 #include <string.h>
 
 #include "execution.h"
@@ -10,7 +11,7 @@ enum operation {
 };
 enum copy_kind { LINEAR = 0, SUB_WINDOW = 4 };
 // Emulated rates. Copies between host and GPU are limited by a PCIe 5.0 x16 link, others by what one engine moves.
-enum { LINK_BYTES_PER_US = 55000, LOCAL_BYTES_PER_US = 110000, NS_PER_US = 1000, PACKET_NS = 500 };
+enum { LINK_BYTES_PER_US = 55000, LOCAL_BYTES_PER_US = 110000, NS_PER_US = 1000, PACKET_NS = 500, RECENT_NS = 1000000000 };
 
 // A packet: its words, wherever in the ring they are.
 struct packet {
@@ -38,7 +39,7 @@ static int accessible(struct drv_sdma *sdma, uint64_t at, uint64_t bytes) {
   // several mappings in a row
   for (uint64_t page = at; page < at + bytes; page = (page | (RPL_PAGE_BYTES - 1)) + 1) {
     if (drv_view_has(&sdma->view, page, page + 1)) continue;
-    drv_log(1, "rocm-perf: copy engine: no memory at %#llx\n", (unsigned long long)page);
+    drv_log(1, "copy engine: no memory at %#llx", (unsigned long long)page);
     drv_event_memory_fault(sdma->gpu_id, page, 1, 0);
     return 0;
   }
@@ -142,6 +143,15 @@ static int compare(int function, uint32_t value, uint32_t reference) {
   }
 }
 
+// The word is that of a signal: the next packet starts when the signal was completed on its own timeline, or, by the host, now.
+static void wait_ended(struct drv_sdma *sdma, uint64_t at) {
+  const struct rpl_signal *signal = (const struct rpl_signal *)(at - offsetof(struct rpl_signal, value));
+  uint64_t now = drv_nanoseconds(), end = 0;
+  if (accessible(sdma, (uint64_t)signal, sizeof *signal)) end = signal->end_ticks * RPL_TICK_NS;
+  if (end <= sdma->now_ns || end - sdma->now_ns > RECENT_NS) end = now;
+  if (end > sdma->now_ns) sdma->now_ns = end;
+}
+
 // Waits for a value in memory; without the memory bit it flushes the host's data path, which needs nothing here.
 static uint64_t poll(const struct packet *p) {
   enum { WORDS = 6, FUNCTION_SHIFT = 28, MEMORY_SHIFT = 31 };
@@ -154,8 +164,7 @@ static uint64_t poll(const struct packet *p) {
     if (atomic_load_explicit(p->sdma->stop, memory_order_relaxed)) return 0;
     drv_rest(&idle);
   }
-  uint64_t now = drv_nanoseconds();
-  if (idle && now > p->sdma->now_ns) p->sdma->now_ns = now;
+  if (idle) wait_ended(p->sdma, at);
   return WORDS;
 }
 
@@ -238,6 +247,6 @@ uint64_t drv_sdma_execute(struct drv_sdma *sdma, uint64_t at, uint64_t available
   struct packet packet = {sdma, sdma->ring, sdma->ring_bytes, at, available, 0};
   uint64_t words = execute(&packet);
   if (!words && !atomic_load(sdma->stop))
-    drv_log(1, "rocm-perf: copy engine: packet %#x failed\n", word(&packet, 0));
+    drv_log(1, "copy engine: packet %#x failed", word(&packet, 0));
   return words * WORD;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "execution.h"
 #include "service.h"
 
-enum { KEPT_CONNECTIONS = 8, FIRST_DESCRIPTOR = 700 /* applications close low ones by their number */, MAX_PARTS = 64 };
+enum { KEPT_CONNECTIONS = 8, FIRST_DESCRIPTOR = 700 /* applications close low ones by their number */ };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int kept[KEPT_CONNECTIONS];
@@ -31,7 +32,7 @@ void drv_service_forget(void) {
 static int send_parts(int connection, struct iovec *parts, int count, int descriptor) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
   while (count) {
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count < IOV_MAX ? (size_t)count : IOV_MAX};
     if (descriptor >= 0) {
       message.msg_control = control;
       message.msg_controllen = sizeof control;
@@ -75,14 +76,16 @@ static int receive(int connection, void *to, uint64_t bytes) {
 static uint32_t exchange(int connection, uint32_t kind, const struct iovec *parts, int count, int descriptor, void **answer,
                          uint64_t *bytes) {
   struct rpl_message head = {.kind = kind};
-  struct iovec all[MAX_PARTS] = {{&head, sizeof head}};
-  if (count >= MAX_PARTS) return 0;
+  struct iovec *all = malloc((size_t)(count + 1) * sizeof *all);
+  if (!all) return 0;
+  all[0] = (struct iovec){&head, sizeof head};
   for (int k = 0; k < count; k++) {
     all[k + 1] = parts[k];
     head.bytes += parts[k].iov_len;
   }
-  if (!send_parts(connection, all, count + 1, descriptor)) return 0;
-  if (!receive(connection, &head, sizeof head)) return 0;
+  int sent = send_parts(connection, all, count + 1, descriptor);
+  free(all);
+  if (!sent || !receive(connection, &head, sizeof head)) return 0;
   char *content = malloc(head.bytes + 1);
   if (!content) return 0;
   if (!receive(connection, content, head.bytes)) {
@@ -158,6 +161,6 @@ uint32_t drv_service_ask(uint32_t kind, const struct iovec *parts, int count, vo
   }
   if (connection >= 0) close(connection);
   if (!atomic_exchange(&gone, 1))
-    drv_say("rocm-perf: the process that translates kernels for the emulated GPU is gone. New kernels cannot run.\n");
+    drv_say("the process that translates kernels for the emulated GPU is gone. New kernels cannot run.");
   return 0;
 }
