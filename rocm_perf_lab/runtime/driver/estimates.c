@@ -136,12 +136,12 @@ void drv_family_add(struct drv_family *family, const struct drv_estimate *estima
 
 static double per_unit(double work, const struct drv_amount *amount) { return work / (amount->units > 0 ? amount->units : 1); }
 
-// Work per compute unit relative to that of an estimate: the mean of instructions and of requested bytes, of which one is the
-// bottleneck.
+// Work per compute unit relative to that of an estimate: instructions or requested bytes, whichever changed more. The next dispatch
+// is estimated if that was much.
 static double relative_work(const struct drv_amount *amount, const struct drv_amount *of) {
   double instructions = of->instructions > 0 ? per_unit(amount->instructions, amount) / per_unit(of->instructions, of) : 1;
   double bytes = of->bytes > 0 ? per_unit(amount->bytes, amount) / per_unit(of->bytes, of) : instructions;
-  return (instructions + bytes) / 2;
+  return fabs(log(fmax(bytes, 1e-9))) > fabs(log(fmax(instructions, 1e-9))) ? bytes : instructions;
 }
 
 uint64_t drv_family_scaled(struct drv_family *family, const struct drv_amount *amount, uint32_t *record) {

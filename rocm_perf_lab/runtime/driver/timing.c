@@ -109,6 +109,7 @@ void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, u
 }
 
 void drv_timing_forget(void) {
+  atomic_store(&has_no_times, 0);
   drv_families_forget();
   drv_records_forget();
 }
