@@ -239,6 +239,40 @@ class MatrixPasses(StrictModel):
     """A pass is four clocks."""
 
 
+class DriverFacts(StrictModel):
+    """Facts that the kernel driver reports to ROCm's runtime, besides those of the target.
+
+    The emulated driver presents them. Firmware and debugger versions select features of the runtime; they have no other meaning.
+    """
+
+    family_id: int
+    """AMDGPU_FAMILY_* of amdgpu_drm.h."""
+    device_id: int
+    """PCI device ID."""
+    revision_id: int = 0
+    """PCI revision ID, which distinguishes products with one device ID."""
+    marketing_name: str | None = None
+    """Name in libdrm's amdgpu.ids; None for the product name of the target."""
+    firmware_version: int
+    """Of the compute micro engine (MEC)."""
+    sdma_firmware_version: int
+    sdma_engines: int
+    sdma_xgmi_engines: int = 0
+    sdma_queues_per_engine: int = 8
+    compute_queues: int = 24
+    global_wave_syncs: int = 64
+    shader_arrays_per_engine: int = 1
+    scratch_slots_per_cu: int = 32
+    watch_points: int = 4
+    debug_properties: int = 0
+    memory_clock_mhz: int
+    memory_bus_bits: int
+    gpu_link: Literal["xgmi", "pcie"]
+    """Link between two GPUs of one machine."""
+    pci_class: int = 0x120000
+    """0x120000: processing accelerator; 0x030000: display controller."""
+
+
 class Processor(StrictModel):
     """A processor whose code objects can be read."""
 
@@ -296,6 +330,8 @@ class Architecture(Processor):
     """The first matching row applies; empty if the architecture has no matrix cores, or none with a documented rate."""
     timing: dict[str, Any] = {}
     """Defaults of the emulator's timing parameters; see :mod:`rocm_perf_lab.target.timing`."""
+    driver: dict[str, Any] = {}
+    """Defaults of :class:`DriverFacts`; targets add the facts of the product."""
 
     def matrix_clocks(self, text: str) -> int | None:
         """Return the clocks for which an instruction occupies the matrix core, or None for other and unknown instructions."""
@@ -340,4 +376,5 @@ _TARGET_KEYS = {
     "lds",
     "caches",
     "timing",
+    "driver",
 }

@@ -20,6 +20,7 @@ from rocm_perf_lab.cli.metrics import metrics
 from rocm_perf_lab.cli.optimize import COMMANDS as OPTIMIZE_COMMANDS
 from rocm_perf_lab.cli.profile import profile
 from rocm_perf_lab.cli.replay import replay
+from rocm_perf_lab.cli.run import run
 from rocm_perf_lab.cli.schemas import schemas
 from rocm_perf_lab.cli.verify import verify
 
@@ -46,6 +47,6 @@ def main() -> None:
 
 
 for _command in (
-    analyze, autotune, compare, disassemble, doctor, emulate, metrics, profile, replay, schemas, verify, *OPTIMIZE_COMMANDS,
+    analyze, autotune, compare, disassemble, doctor, emulate, metrics, profile, replay, run, schemas, verify, *OPTIMIZE_COMMANDS,
 ):  # fmt: skip
     main.add_command(_command)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.core.resources import cache_dir, zig_environment
-from rocm_perf_lab.toolchain.compilers import ToolSearch
+from rocm_perf_lab.toolchain.hsa_headers import HSA_HEADERS, find_hsa_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ LIBRARY = "librocm_perf_lab_capture.so"
 SDK_LOADER_LIBRARY = "librocm_perf_lab_capture_sdk_loader.so"
 SOURCES = Path(__file__).parent / "native"
 SDK_LOADER_SOURCES = SOURCES / "sdk_loader"
-_HEADERS = ("hsa.h", "hsa_ext_amd.h", "hsa_ven_amd_loader.h")
 _COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
 _LINK = ("-shared", "-pthread", "-ldl", "-Wl,-z,defs")
 _EXPORTS = f"-Wl,--version-script={SOURCES / 'exports.map'}"
@@ -61,10 +60,11 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
         cache: Directory of built libraries; by default in the cache of rocm-perf-lab.
 
     Raises:
-        ToolBuildError: There are no HSA headers or no compiler, or the compiler failed.
+        ToolBuildError: There is no compiler, or it failed.
+        MissingHsaHeaders: There are no HSA headers.
     """
     include_dir = include_dir or find_hsa_headers()
-    headers = [include_dir / header for header in _HEADERS]
+    headers = [include_dir / header for header in HSA_HEADERS]
     return _cached(LIBRARY, SOURCES, headers, ("-isystem", str(include_dir)), (_EXPORTS,), cache)
 
 
@@ -88,28 +88,6 @@ def _cached(
         write_bytes(path, content)
         write_text(checksum, hashlib.sha256(content).hexdigest())
     return path
-
-
-def find_hsa_headers(search: ToolSearch | None = None) -> Path:
-    """Return the directory with hsa.h and hsa_ext_amd.h: of ROCm, else of the triton wheel.
-
-    Raises:
-        ToolBuildError: Neither is installed.
-    """
-    search = search or ToolSearch()
-    root, triton = search.rocm_root, search.package_dir("triton")
-    candidates = [
-        *([root / "include" / "hsa"] if root else []),
-        *([triton / "backends" / "amd" / "include" / "hsa"] if triton else []),
-    ]
-    for candidate in candidates:
-        if all((candidate / header).is_file() for header in _HEADERS):
-            return candidate
-    raise ToolBuildError(
-        "the capture tool cannot be built without HSA headers (hsa.h, hsa_ext_amd.h)",
-        where=", ".join(map(str, candidates)) or "neither ROCm nor the triton wheel is installed",
-        hint="Install hsa-rocr-dev of ROCm, or: pip install 'rocm-perf-lab[triton]'.",
-    )
 
 
 def find_cpp_compiler() -> CppCompiler:

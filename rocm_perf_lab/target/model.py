@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from rocm_perf_lab.arch.model import LdsPool, WaveLimits
+from rocm_perf_lab.arch.model import DriverFacts, LdsPool, WaveLimits
 from rocm_perf_lab.arch.registry import architectures, find_architecture, merged
 from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.target.timing import TimingParameters
@@ -72,6 +72,8 @@ class Target(StrictModel):
     peaks: Peaks
     timing: TimingParameters | None = None
     """Parameters of the emulator's timing model; None if the emulator has none for this target."""
+    driver: DriverFacts | None = None
+    """Facts that the emulated driver reports; None if applications cannot run on this target."""
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +86,8 @@ class Target(StrictModel):
             defaults = architecture.target_defaults()
             if values.get("timing") is None:
                 del defaults["timing"]  # without the product's own rates there is no timing model
+            if values.get("driver") is None:
+                del defaults["driver"]
             return merged(defaults, values)
         if _ARCHITECTURE_KEYS - values.keys():
             name = values["architecture"]

@@ -146,13 +146,13 @@ def _without_target(nearest: Target, processor: str, product_name: str, properti
     unknown = nearest.peaks.model_copy(
         update={"vector_flops_per_cu_clock": {}, "matrix_flops_per_cu_clock": {}, **dict.fromkeys(_BANDWIDTHS)}
     )
-    facts: dict[str, Any] = {**_differing(nearest, properties), **names, "timing": None}
+    facts: dict[str, Any] = {**_differing(nearest, properties), **names, "timing": None, "driver": None}
     described = find_architecture(processor)
     if described is None:
         facts["lds"] = _lds_of(nearest, properties.get("lds_size_in_kb"))
     target = _with_facts(nearest, facts).model_copy(update={"peaks": unknown})
     if described is not None:
-        limits = {**described.target_defaults(), "timing": None}
+        limits = {**described.target_defaults(), "timing": None, "driver": None}
         limits["caches"] = {**nearest.caches.model_dump(), **limits["caches"]}
         target = Target.model_validate({**target.model_dump(), **limits})
     assumed = "peaks are" if described else f"occupancy uses the limits of {nearest.architecture}; peaks and metrics are"

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocm_perf_lab.replay import tool_build
-from rocm_perf_lab.replay.tool_build import CppCompiler, ToolBuildError, build_tool, find_cpp_compiler, find_hsa_headers
+from rocm_perf_lab.replay.tool_build import CppCompiler, ToolBuildError, build_tool, find_cpp_compiler
 from rocm_perf_lab.toolchain.compilers import ToolSearch
+from rocm_perf_lab.toolchain.hsa_headers import MissingHsaHeaders, find_hsa_headers
 
 REPOSITORY = Path(__file__).parents[2]
 EXPORTED = {"OnLoad", "OnUnload", "HSA_AMD_TOOL_PRIORITY"}
@@ -32,7 +33,7 @@ def test_headers_of_rocm_come_first(tmp_path: Path) -> None:
 
 
 def test_missing_headers_are_reported_with_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(ToolBuildError, match="without HSA headers") as error:
+    with pytest.raises(MissingHsaHeaders, match="without HSA headers") as error:
         find_hsa_headers(ToolSearch(packages=(str(tmp_path),), rocm=tmp_path))
 
     assert "pip install" in str(error.value)

@@ -1,0 +1,1 @@
+"""`rocm-perf run`: run an application on emulated GPUs."""

@@ -1,0 +1,203 @@
+"""Runs an application on emulated GPUs: the session, the translation service and the application's processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import termios
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.runtime.device_files import device_files
+from rocm_perf_lab.runtime.driver_build import build_driver
+from rocm_perf_lab.runtime.guardian import FORWARDED, SENT_BY_KERNEL, ApplicationStart, Guardian
+from rocm_perf_lab.runtime.rocm_root import enter_root
+from rocm_perf_lab.runtime.session import open_session
+from rocm_perf_lab.runtime.topology import HostFacts, topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
+    from rocm_perf_lab.runtime.guardian import ApplicationEnd
+    from rocm_perf_lab.runtime.session import Session
+
+_XNACK_VARIABLE = "HSA_XNACK"
+LOADED_FILE, USED_FILE = "loaded", "used"
+"""Files that the driver creates in the session: when it is loaded into a process, and when a process opens /dev/kfd."""
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """Options of the emulated driver."""
+
+    threads: int
+    """Threads per dispatch."""
+    any_order: bool = False
+    """Whether kernels whose results depend on the order of workgroups use several threads too."""
+    max_instructions: int = 0
+    """Of one dispatch; 0: no limit."""
+    max_seconds: int = 0
+    """Wall time of one dispatch; 0: no limit."""
+    heartbeat_seconds: int = 0
+    """Time after which a line reports a dispatch that is still running; 0: never."""
+    trace: int = 0
+    """Verbosity of the driver's log on standard error: 0 to 3."""
+
+    def settings(self) -> dict[str, int | str]:
+        """Return the settings of the driver library."""
+        return {
+            "threads": self.threads,
+            "any_order": int(self.any_order),
+            "max_instructions": self.max_instructions,
+            "max_seconds": self.max_seconds,
+            "heartbeat_seconds": self.heartbeat_seconds,
+            "records": 0,
+            "trace": self.trace,
+        }
+
+
+@dataclass(frozen=True)
+class ApplicationRun:
+    """Application to run on emulated GPUs."""
+
+    command: tuple[str, ...]
+    gpus: tuple[EmulatedGpu, ...]
+    options: DriverOptions
+    root: Path | None = None
+    """Directory tree with ROCm that becomes the application's root directory."""
+    xnack: bool = False
+
+
+@dataclass(frozen=True)
+class ApplicationResult:
+    """End of an application, and whether the emulated driver was used."""
+
+    end: ApplicationEnd
+    loaded_driver: bool
+    used_gpu: bool
+
+
+def run_application(run: ApplicationRun) -> ApplicationResult:
+    """Run an application to its end. Its standard input, output and error are those of this process.
+
+    Raises:
+        LabError: The driver cannot be built, there is no place for the session, or the root directory cannot be entered.
+    """
+    driver = build_driver()
+    with open_session() as session, _terminal_restored(), _signals_blocked() as (before, watched):
+        session.write(_settings(run), [topology(run.gpus, _host()), device_files(run.gpus, _host().memory_bytes)])
+        shares_group = _has_terminal()
+        start = ApplicationStart(*_command(run, session, driver), before, shares_group)
+        guardian = Guardian(start, watched, lambda: shutil.rmtree(session.directory, ignore_errors=True))
+        try:
+            end = _supervised(guardian, run, session, watched, shares_group=shares_group)
+        except BaseException:
+            guardian.close()
+            raise
+        loaded, used = (session.directory / LOADED_FILE).exists(), (session.directory / USED_FILE).exists()
+        return ApplicationResult(end, loaded, used)
+
+
+def _supervised(
+    guardian: Guardian, run: ApplicationRun, session: Session, watched: frozenset[signal.Signals], *, shares_group: bool
+) -> ApplicationEnd:
+    """Start the service and the application, and forward signals until the application has ended."""
+    with _service(run, session):
+        guardian.start()
+        while not guardian.has_ended():
+            received = signal.sigwaitinfo(watched | {signal.SIGCHLD})
+            by_terminal = received.si_code == SENT_BY_KERNEL and shares_group
+            if received.si_signo != signal.SIGCHLD and not by_terminal:
+                guardian.forward(received.si_signo)
+        return guardian.close()
+
+
+def _service(run: ApplicationRun, session: Session) -> AbstractContextManager[object]:
+    from importlib import import_module, util
+
+    if util.find_spec("rocm_perf_lab.runtime.service") is None:
+        return nullcontext()
+    service: AbstractContextManager[object] = import_module("rocm_perf_lab.runtime.service").TranslationService(
+        session.socket, [gpu.target for gpu in run.gpus]
+    )
+    return service
+
+
+def _settings(run: ApplicationRun) -> dict[str, int | str]:
+    settings: dict[str, int | str] = {"gpu_count": len(run.gpus), **run.options.settings()}
+    for gpu in run.gpus:
+        settings |= {f"gpu.{gpu.index}.{name}": value for name, value in gpu.settings().items()}
+    return settings
+
+
+def _command(run: ApplicationRun, session: Session, driver: Path) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the command line and the environment with which the application starts."""
+    environment = dict(os.environ)
+    variables = session.variables(driver, environment)
+    if run.xnack:
+        variables[_XNACK_VARIABLE] = "1"
+    if run.root is None:
+        return run.command, environment | variables
+    shared = [cache_dir(), driver.parent, session.directory]
+    inside = enter_root(run.root, run.command, shared=shared, working_directory=Path.cwd(), environment=variables)
+    return tuple(inside), environment
+
+
+def _host() -> HostFacts:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return HostFacts(cpus=os.cpu_count() or 1, memory_bytes=memory)
+
+
+def _has_terminal() -> bool:
+    """Return whether this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[tuple[frozenset[signal.Signals], frozenset[signal.Signals]]]:
+    """Block the signals to forward, except ignored ones; yield the mask before, and the blocked signals."""
+    watched = frozenset(number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched | {signal.SIGCHLD})
+    try:
+        yield frozenset(signal.Signals(number) for number in before), watched
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _terminal_restored() -> Iterator[None]:
+    """Restore the modes of the terminal: an application that was killed may have left it without echo."""
+    try:
+        modes = termios.tcgetattr(sys.__stdin__) if sys.__stdin__ else None
+    except (termios.error, ValueError, OSError):
+        modes = None
+    try:
+        yield
+    finally:
+        if modes is not None and os.tcgetpgrp(0) == os.getpgrp():
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, modes)
+
+
+def check_root(root: Path) -> Path:
+    """Return the absolute path of a directory tree with ROCm.
+
+    Raises:
+        LabError: It is not one.
+    """
+    root = root.absolute()
+    if not (root / "usr").is_dir():
+        raise LabError("this is no directory tree with ROCm", where=str(root), hint="set one up: make rocm-root")
+    return root
