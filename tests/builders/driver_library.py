@@ -8,13 +8,16 @@ import shutil
 from ctypes import c_int32, c_uint32, c_uint64
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.build import runtime_files
 from rocm_perf_lab.emulator.c_library import CLibrary, build_library
 from rocm_perf_lab.runtime.driver_build import DRIVER_SOURCES
 from rocm_perf_lab.toolchain.hsa_headers import find_hsa_headers
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FIRST_GPU_ID = 0x4242
 FIRST_RENDER_MINOR = 128
@@ -141,9 +144,9 @@ class Driver:
     library: ctypes.CDLL
 
     @classmethod
-    def load(cls, directory: Path, **settings: int | bool) -> Driver:
-        """Load a copy of the library, whose session is below `directory`."""
-        session = write_session(directory / "session", **settings)
+    def load(cls, directory: Path, *, memory_bytes: int = 1 << 36, xnack: bool = True) -> Driver:
+        """Load a copy of the library, whose session with two GPUs is below `directory`."""
+        session = write_session(directory / "session", memory_bytes=memory_bytes, xnack=xnack)
         copy = directory / "driver.so"
         shutil.copy(build_test_library(), copy)
         before = os.environ.get("RPL_SESSION")
@@ -170,7 +173,9 @@ class Driver:
         if error:
             raise OSError(error, os.strerror(error))
 
-    def allocate(self, size: int, *, address: int = 0, flags: int = VRAM | PUBLIC, gpu: int = 0, user: int = 0) -> AllocateArguments:
+    def allocate(
+        self, size: int, *, address: int = 0, flags: int = VRAM | PUBLIC, gpu: int = 0, user: int = 0
+    ) -> AllocateArguments:
         """ALLOC_MEMORY_OF_GPU."""
         arguments = AllocateArguments(address, size, 0, user, FIRST_GPU_ID + gpu, flags)
         self.kfd(0x16, arguments)
@@ -231,7 +236,9 @@ class Driver:
                 ("attributes", Attribute * len(attributes)),
             )  # fmt: skip
 
-        arguments = Arguments(begin, size, operation, len(attributes), (Attribute * len(attributes))(*attributes))
+        arguments = Arguments(
+            begin, size, operation, len(attributes), (Attribute * len(attributes))(*(Attribute(*pair) for pair in attributes))
+        )
         self.kfd(0x20, arguments)
         return [(entry.type, entry.value) for entry in arguments.attributes]
 

@@ -6,14 +6,17 @@ import ctypes
 import errno
 import mmap
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.driver_library import FIRST_GPU_ID, GTT, HARDWARE, MEMORY, SIGNAL, Driver, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMPLETE, TIMEOUT, FAIL = 0, 1, 2
 SET, RESET, DESTROY = 0xA, 0xB, 0x9

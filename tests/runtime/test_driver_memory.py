@@ -7,13 +7,16 @@ import errno
 import mmap
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.driver_library import FIRST_GPU_ID, GTT, PAGE, PUBLIC, USERPTR, VRAM, Driver
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ACCESS, IN_PLACE, NO_ACCESS, SET_FLAGS, CLEAR_FLAGS, PREFERRED, PREFETCH, GRANULARITY = 2, 3, 4, 5, 6, 0, 1, 7
 
@@ -117,7 +120,7 @@ class TestBlocks:
 
     def test_memory_of_a_gpu_is_limited_and_only_reserved(self, tmp_path: Path) -> None:
         driver = Driver.load(tmp_path, memory_bytes=100 << 30)
-        before = os.stat(driver.file).st_blocks
+        before = os.fstat(driver.file).st_blocks
 
         first = driver.allocate(60 << 30)
         too_large = error_of(driver.allocate, 41 << 30)
@@ -126,7 +129,7 @@ class TestBlocks:
         second = driver.allocate(100 << 30)
 
         assert too_large == errno.ENOMEM
-        assert os.stat(driver.file).st_blocks == before
+        assert os.fstat(driver.file).st_blocks == before
         assert error_of(driver.allocate, PAGE) == errno.ENOMEM
         driver.free(second.handle)
         driver.free(other.handle)
@@ -164,7 +167,9 @@ class TestRanges:
 
     @given(changes=CHANGES)
     @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_random_changes_equal_a_model_of_pages(self, driver: Driver, changes: list[tuple[bool, int, tuple[int, int]]]) -> None:
+    def test_random_changes_equal_a_model_of_pages(
+        self, driver: Driver, changes: list[tuple[bool, int, tuple[int, int]]]
+    ) -> None:
         library = driver.library
         library.drv_ranges_forget()
         counts, svm = [0] * 32, [False] * 32
