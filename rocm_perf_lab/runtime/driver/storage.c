@@ -156,7 +156,11 @@ struct drv_storage *drv_storage_at(uint64_t offset) {
 }
 
 void *drv_storage_map(const struct drv_storage *storage, uint64_t offset, uint64_t size, uint64_t at) {
-  return drv_map_file(storage->file < 0 ? drv_memory_file() : storage->file, storage->offset + offset, size, at);
+  void *mapped = drv_map_file(storage->file < 0 ? drv_memory_file() : storage->file, storage->offset + offset, size, at);
+  // drv_memory_before_fork() finds the mappings of our own file only.
+  if (mapped && storage->file >= 0)
+    madvise(mapped, size, MADV_DONTFORK);
+  return mapped;
 }
 
 void drv_storage_usage(uint32_t gpu, uint64_t *vram, uint64_t *system) {
