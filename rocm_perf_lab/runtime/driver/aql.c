@@ -1,7 +1,7 @@
 // Executes the packets of one queue of the Architected Queuing Language (HSA Platform System Architecture 1.2, section 2.9).
 #include "aql.h"
 
-#include <string.h>
+#include <linux/kfd_ioctl.h>
 
 enum { TYPE_MASK = 0xff, HEADER_INVALID = RPL_PACKET_INVALID, DEPENDENCIES = 5, VENDOR_SHIFT = 16, NS_PER_HOUR_SHIFT = 42 };
 enum condition { EQUAL, NOT_EQUAL, LESS, GREATER_EQUAL };
@@ -27,14 +27,22 @@ static void complete(struct drv_aql *aql, union rpl_packet *packet, struct rpl_s
 
 static uint64_t amd_queue(const struct drv_aql *aql) { return (uint64_t)aql->read_index - RPL_QUEUE_READ_INDEX; }
 
+static void report_exception(const struct drv_aql *aql, uint32_t exception) {
+  const struct kfd_context_save_area_header *area = (const struct kfd_context_save_area_header *)aql->save_area;
+  if (!area || !area->err_payload_addr) return;
+  __atomic_fetch_or((uint64_t *)area->err_payload_addr, 1ull << (exception - 1), __ATOMIC_SEQ_CST);
+  if (area->err_event_id) drv_event_set(area->err_event_id);
+}
+
 // Stops the queue and tells the runtime why.
-static void fail(struct drv_aql *aql, uint32_t code) {
+static void fail(struct drv_aql *aql, struct rpl_queue_error error) {
   aql->has_failed = 1;
+  report_exception(aql, error.exception);
   struct rpl_signal *signal = *(struct rpl_signal **)(amd_queue(aql) + RPL_QUEUE_INACTIVE_SIGNAL);
   if (!signal) return;
   uint64_t mailbox = signal->event_mailbox;
   uint32_t event = signal->event_id;
-  __atomic_store_n(&signal->value, (int64_t)code, __ATOMIC_RELEASE);
+  __atomic_store_n(&signal->value, (int64_t)error.code, __ATOMIC_RELEASE);
   if (mailbox && event) drv_event_set(event);
 }
 
@@ -49,13 +57,13 @@ static void fail_dispatch(struct drv_aql *aql, const struct drv_outcome *outcome
       drv_event_hardware_exception(aql->gpu_id, 0);
       return;
     case RPL_FAILED_STOPPED: aql->has_failed = 1; return;
-    case RPL_FAILED_TRAP: fail(aql, RPL_QUEUE_TRAP); return;
-    case RPL_FAILED_LDS: fail(aql, RPL_QUEUE_APERTURE); return;
-    case RPL_FAILED_TRANSLATION: fail(aql, RPL_QUEUE_BAD_CODE); return;
-    case RPL_FAILED_DIMENSIONS: fail(aql, RPL_QUEUE_BAD_DIMENSIONS); return;
-    case RPL_FAILED_WORKGROUP: fail(aql, RPL_QUEUE_BAD_WORKGROUP); return;
-    case RPL_FAILED_LDS_SIZE: fail(aql, RPL_QUEUE_BAD_LDS); return;
-    default: fail(aql, RPL_QUEUE_ILLEGAL);
+    case RPL_FAILED_TRAP: fail(aql, RPL_TRAP); return;
+    case RPL_FAILED_LDS: fail(aql, RPL_APERTURE); return;
+    case RPL_FAILED_TRANSLATION: fail(aql, RPL_ILLEGAL); return;
+    case RPL_FAILED_DIMENSIONS: fail(aql, RPL_BAD_DIMENSIONS); return;
+    case RPL_FAILED_WORKGROUP: fail(aql, RPL_BAD_WORKGROUP); return;
+    case RPL_FAILED_LDS_SIZE: fail(aql, RPL_BAD_LDS); return;
+    default: fail(aql, RPL_ILLEGAL);
   }
 }
 
@@ -152,7 +160,7 @@ static void vendor(struct drv_aql *aql, union rpl_packet *packet) {
       complete(aql, packet, packet->value.completion, start, start);
       return;
     }
-    default: fail(aql, RPL_QUEUE_BAD_PACKET);
+    default: fail(aql, RPL_BAD_PACKET);
   }
 }
 
@@ -163,6 +171,6 @@ void drv_aql_execute(struct drv_aql *aql) {
     case RPL_PACKET_BARRIER_AND: barrier(aql, packet, 1); return;
     case RPL_PACKET_BARRIER_OR: barrier(aql, packet, 0); return;
     case RPL_PACKET_VENDOR: vendor(aql, packet); return;
-    default: fail(aql, RPL_QUEUE_BAD_PACKET);
+    default: fail(aql, RPL_BAD_PACKET);
   }
 }

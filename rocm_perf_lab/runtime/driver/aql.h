@@ -9,6 +9,7 @@ struct drv_aql {
   uint64_t read;                  // number of the next packet
   uint64_t *read_index;           // of the application; in amd_queue_t
   uint32_t gpu_id, queue_id;
+  uint64_t save_area;             // begins with where to report exceptions; 0: nowhere
   const atomic_int *stop;
   uint64_t now_ns;                // end of the previous packet on the emulated timeline
   int has_failed;                 // the queue executes nothing more

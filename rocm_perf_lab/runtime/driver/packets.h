@@ -54,13 +54,15 @@ _Static_assert(sizeof(union rpl_packet) == RPL_PACKET_BYTES, "an AQL packet has 
 
 // Fields of amd_queue_t, by their offset from its beginning.
 enum { RPL_QUEUE_READ_INDEX = 0x80, RPL_QUEUE_INACTIVE_SIGNAL = 0xc0 };
-// Codes that the packet processor stores in the inactive signal of a queue.
-#define RPL_QUEUE_BAD_DIMENSIONS 0x2u
-#define RPL_QUEUE_BAD_LDS 0x4u
-#define RPL_QUEUE_BAD_CODE 0x8u
-#define RPL_QUEUE_BAD_PACKET 0x20u
-#define RPL_QUEUE_BAD_WORKGROUP 0x40u
-#define RPL_QUEUE_APERTURE 0x20000000u
-#define RPL_QUEUE_ILLEGAL 0x40000000u
-#define RPL_QUEUE_TRAP 0x80000000u
+// Errors of a queue: the code that the packet processor stores in the queue's inactive signal, and the exception (enum
+// kfd_dbg_trap_exception_code) that the kernel driver reports where the runtime has enabled exceptions.
+struct rpl_queue_error { uint32_t code, exception; };
+enum {
+  RPL_EXCEPTION_TRAP = 2, RPL_EXCEPTION_ILLEGAL = 4, RPL_EXCEPTION_MEMORY = 5, RPL_EXCEPTION_APERTURE = 6, RPL_EXCEPTION_DIMENSIONS = 16,
+  RPL_EXCEPTION_LDS = 17, RPL_EXCEPTION_PACKET = 20, RPL_EXCEPTION_WORKGROUP = 21
+};
+static const struct rpl_queue_error RPL_BAD_DIMENSIONS = {0x2, RPL_EXCEPTION_DIMENSIONS}, RPL_BAD_LDS = {0x4, RPL_EXCEPTION_LDS},
+                                    RPL_BAD_PACKET = {0x20, RPL_EXCEPTION_PACKET},
+                                    RPL_BAD_WORKGROUP = {0x40, RPL_EXCEPTION_WORKGROUP}, RPL_APERTURE = {0x20000000, RPL_EXCEPTION_APERTURE},
+                                    RPL_ILLEGAL = {0x40000000, RPL_EXCEPTION_ILLEGAL}, RPL_TRAP = {0x80000000, RPL_EXCEPTION_TRAP};
 #endif

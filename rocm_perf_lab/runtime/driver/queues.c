@@ -127,7 +127,7 @@ void drv_signal_complete(struct rpl_signal *signal, uint64_t start_ns, uint64_t 
 
 static void run_aql(struct drv_queue *q) {
   struct drv_aql aql = {.ring = (uint8_t *)q->args.ring_base_address, .gpu_id = q->args.gpu_id, .queue_id = q->args.queue_id,
-                        .stop = &q->stop, .read_index = (uint64_t *)q->args.read_pointer_address,
+                        .stop = &q->stop, .save_area = q->args.ctx_save_restore_address, .read_index = (uint64_t *)q->args.read_pointer_address,
                         .read = *(const volatile uint64_t *)q->args.read_pointer_address};
   int was_idle = 1;
   while (!atomic_load_explicit(&q->stop, memory_order_relaxed)) {
