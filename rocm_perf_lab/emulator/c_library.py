@@ -89,7 +89,7 @@ def _key(library: CLibrary, compiler: tuple[str, ...]) -> str:
     for file in (*library.sources, *library.headers):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     flags = (*library.flags, *library.link_flags)
-    digest.update("\0".join((_compiler_version(compiler), *compiler[1:], *flags, _host_cpu())).encode())
+    digest.update("\0".join((_compiler_version(compiler), *compiler[1:], *flags, host_cpu())).encode())
     return digest.hexdigest()[:32]
 
 
@@ -101,7 +101,7 @@ def _compiler_version(compiler: tuple[str, ...]) -> str:
     return subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def _host_cpu() -> str:
+def host_cpu() -> str:
     """Return the CPU model and its features, on which the code of `-march=native` depends."""
     cpu_info = Path("/proc/cpuinfo")
     if not cpu_info.exists():

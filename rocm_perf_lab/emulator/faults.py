@@ -96,7 +96,7 @@ _HINTS: Mapping[FaultKind, str] = {
 def fault_error(
     record: FaultRecord,
     program: Program,
-    memory: DeviceMemory,
+    describe_place: Callable[[int, int], str],
     resume_address: Callable[[int], int | None],
     max_instructions: int,
     source_line: Callable[[int], str | None] | None = None,
@@ -106,7 +106,7 @@ def fault_error(
     Args:
         record: Record written by the runtime.
         program: Program of the kernel, for the text of the instruction.
-        memory: Device memory, to find the nearest buffer.
+        describe_place: Describes an invalid address and access width in relation to the nearest buffer.
         resume_address: Returns the address of a resume point, for faults between instructions.
         max_instructions: Instruction budget of the launch.
         source_line: Returns the source line of an address of the code object if known.
@@ -126,7 +126,7 @@ def fault_error(
     if kind is FaultKind.MEMORY and next(iter(lane_addresses(record).values()), 0) in _GRID_SYNC_WORDS:
         hint = f"{hint or ''} {_GRID_SYNC_HINT}".strip()
     return _CLASSES[kind](
-        f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
+        f"kernel {program.symbol}: {_what(kind, record, describe_place, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
         hint=hint,
     )
@@ -169,13 +169,13 @@ def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry:
     )
 
 
-def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory, max_instructions: int) -> str:
+def _what(kind: FaultKind, record: FaultRecord, describe_place: Callable[[int, int], str], max_instructions: int) -> str:
     access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
     addresses = lane_addresses(record)
     first = next(iter(addresses.values()), 0)
     match kind:
         case FaultKind.MEMORY:
-            return f"{access} at {first:#x}, {describe_miss(memory, first, record.width_bytes)}"
+            return f"{access} at {first:#x}, {describe_place(first, record.width_bytes)}"
         case FaultKind.MISALIGNED:
             return f"misaligned {access} at {first:#x}"
         case FaultKind.LDS:

@@ -17,7 +17,7 @@ from rocm_perf_lab.emulator.checks import UNINITIALISED, CheckKind, Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
-from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
+from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, describe_miss, fault_error, wavefront_of
 from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
 from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
@@ -165,7 +165,7 @@ class PreparedLaunch:
         error: EmulationError = fault_error(
             fault,
             self._translated.program,
-            self._memory,
+            partial(describe_miss, self._memory),
             self._translated.resume_address,
             self._dispatch.max_instructions,
             self._source_line,

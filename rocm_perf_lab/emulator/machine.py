@@ -216,7 +216,7 @@ class EmulatedGpu:
         kernel = loaded.kernel(symbol)
         require_launchable(kernel, geometry, self._target)
         translated = self._translator.translate(loaded, kernel)
-        scratch_bytes = max(scratch_bytes, _scratch_bytes(kernel))
+        scratch_bytes = max(scratch_bytes, scratch_bytes_of(kernel))
         with ExitStack() as owned:
             packet = self._allocate_for(owned, "dispatch packet", DISPATCH_PACKET_BYTES)
             if kernarg_address is None:
@@ -324,5 +324,6 @@ def _is_cooperative(kernel: KernelMetadata, kernarg: bytes) -> bool:
     return any(any(kernarg[a.offset : a.offset + a.size]) for a in kernel.arguments if a.value_kind == GRID_SYNC_ARGUMENT)
 
 
-def _scratch_bytes(kernel: KernelMetadata) -> int:
+def scratch_bytes_of(kernel: KernelMetadata) -> int:
+    """Return the scratch of a work-item, with room for a stack whose size is unknown."""
     return kernel.descriptor.scratch_bytes + (_DYNAMIC_STACK_BYTES if kernel.uses_dynamic_stack else 0)

@@ -1,7 +1,7 @@
 """Native code of a kernel as a shared library, which the emulated driver loads into the application.
 
-Libraries are in the user's cache under the key of the translated program, with a checksum behind the ELF file, where loaders do not
-look. They export one function, `kernel`; functions of the C runtime are undefined, and the preloaded driver defines them.
+Libraries are in the cache of the user under the key of the translated program. A checksum follows the ELF file, where loaders do
+not look. They export one function, `kernel`; functions of the C runtime are undefined, and the preloaded driver defines them.
 """
 
 from __future__ import annotations

@@ -31,6 +31,11 @@ _ISA = struct.Struct("<HHIII")
 """Sizes of the vendor and architecture names, then major, minor and stepping; the names follow."""
 _KERNEL_CODE = struct.Struct("<I12xq24xIIIIIIQ4xHH12xB2xB24x128x")
 _SUPPORTED_KERNEL_CODE = 1
+_NEWEST_KERNEL_CODE_MINOR = 2
+_MACHINE_KIND = 1
+"""AMD GPU."""
+_GENERATIONS = range(7, 13)
+"""Major numbers of processors."""
 _SAME_PROPERTIES = 0x7FF
 """Bits 0 to 10: user SGPRs, workgroup counts (reserved in later versions) and wave32."""
 _DYNAMIC_STACK, _DYNAMIC_STACK_V2 = 1 << 11, 1 << 20
@@ -228,6 +233,18 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
             f"the amd_kernel_code_t of kernel {symbol} is truncated", where=error.what, hint=_REBUILD
         ) from error
     return kernel_code_of(content, symbol, architecture)
+
+
+def is_kernel_code(content: bytes) -> bool:
+    """Return whether bytes in memory are an amd_kernel_code_t rather than a descriptor of later versions.
+
+    Descriptors have the sizes of LDS, scratch and arguments at these places: one byte of LDS is not possible with them.
+    """
+    if len(content) < KERNEL_CODE_BYTES:
+        return False
+    major, minor, machine, processor = struct.unpack_from("<IIHH", content)
+    is_gpu = (major, machine) == (_SUPPORTED_KERNEL_CODE, _MACHINE_KIND) and minor <= _NEWEST_KERNEL_CODE_MINOR
+    return is_gpu and processor in _GENERATIONS
 
 
 def kernel_code_of(content: bytes, symbol: str, architecture: str) -> KernelCode:

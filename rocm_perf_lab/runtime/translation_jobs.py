@@ -1,0 +1,165 @@
+"""Work of the translation service that needs the decoder or the compiler: it runs in processes of their own.
+
+Jobs are sent to these processes with all they need; the results are small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.runtime.kernel_facts import facts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.runtime.code_image import CodeImage, DescribedKernel
+    from rocm_perf_lab.runtime.kernel_facts import KernelFacts
+
+_KEPT_KERNELS = 16
+_EXPLAINED = range(1, 11)
+"""Kinds of faults: all but host calls, which applications do not use, and the end of the queue."""
+
+
+@dataclass(frozen=True)
+class TranslateJob:
+    """Translation of a kernel."""
+
+    image: CodeImage
+    architecture: str
+    directory: Path
+    optimised: frozenset[int] | None = None
+    """Indices of the blocks to optimise; by default those of :func:`~rocm_perf_lab.emulator.tiers.first_choice`."""
+
+    def run(self) -> KernelFacts:
+        """Return the translated kernel.
+
+        Raises:
+            LabError: The code is damaged or not supported, or no library can be linked.
+        """
+        from rocm_perf_lab.emulator.hot_blocks import write_choice
+        from rocm_perf_lab.emulator.tiers import choice_path, first_choice
+        from rocm_perf_lab.emulator.translation import compiled
+        from rocm_perf_lab.runtime.native_library import native_library
+
+        described = self.image.describe(self.architecture)
+
+        def compile_one(program: Program) -> tuple[frozenset[int], Path]:
+            chosen = first_choice(program, self.directory) if self.optimised is None else self.optimised
+            return chosen, native_library(program, chosen, self.directory)
+
+        program, (chosen, library) = compiled(described.decode(), compile_one)
+        choice = choice_path(program, self.directory)
+        if self.optimised is not None:
+            write_choice(choice, chosen)
+        return facts_of(described, program, library, choice, chosen)
+
+
+@dataclass(frozen=True)
+class FaultJob:
+    """Explanation of a fault."""
+
+    image: CodeImage
+    architecture: str
+    record: bytes
+    """struct rpl_fault."""
+    max_instructions: int
+    ranges: tuple[range, ...] = ()
+    """Memory near the invalid address."""
+    unsupported: tuple[tuple[int, str], ...] = ()
+    """As in :class:`~rocm_perf_lab.runtime.kernel_facts.KernelFacts`."""
+
+    def run(self) -> str:
+        """Return the lines for the user.
+
+        Raises:
+            LabError: The record is damaged.
+        """
+        import ctypes
+
+        from rocm_perf_lab.emulator.faults import fault_error
+        from rocm_perf_lab.emulator.structures import FaultRecord
+        from rocm_perf_lab.emulator.translate.function import resume_id, resume_ids_of_missing_code
+
+        if len(self.record) < ctypes.sizeof(FaultRecord):
+            raise LabError(f"the record of a fault has {len(self.record)} bytes")
+        record = FaultRecord.from_buffer_copy(self.record)
+        described, program = decoded(self.image, self.architecture, self.unsupported)
+        if record.kind not in _EXPLAINED or not -1 <= record.inst < len(program.instructions):
+            raise LabError(f"the record of a fault in kernel {program.symbol} is damaged")
+        resumes = {0: program.entry} | {resume_id(block): block.address for block in program.blocks}
+        resumes |= resume_ids_of_missing_code(program)
+        error = fault_error(
+            record,
+            program,
+            partial(describe_place, self.ranges),
+            lambda resume: resumes.get(resume) if resumes.get(resume) in program.block_at else None,
+            self.max_instructions,
+            _source_lines(described),
+        )
+        return "\n".join(error.lines())
+
+
+@lru_cache(maxsize=_KEPT_KERNELS)
+def decoded(image: CodeImage, architecture: str, unsupported: tuple[tuple[int, str], ...]) -> tuple[DescribedKernel, Program]:
+    """Return a kernel and the instructions that were translated.
+
+    Args:
+        image: Code of the kernel.
+        architecture: Processor that executes it.
+        unsupported: Addresses of instructions without a translation, with the reasons.
+
+    Raises:
+        LabError: The code is damaged.
+    """
+    from rocm_perf_lab.emulator.program import without_instruction
+
+    described = image.describe(architecture)
+    program = described.decode()
+    for address, reason in unsupported:
+        program = without_instruction(program, address, reason)
+    return described, program
+
+
+def _source_lines(described: DescribedKernel) -> Callable[[int], str | None] | None:
+    """Return a function from addresses of the code object to source lines; None without the file or with damaged ones."""
+    from rocm_perf_lab.toolchain.code_object import CodeObjectError
+    from rocm_perf_lab.toolchain.elf import code_object_of
+    from rocm_perf_lab.toolchain.source_lines import line_table
+
+    if not described.image.is_file:
+        return None
+    try:
+        lookup = line_table(code_object_of(described.image.elf, described.architecture))
+    except CodeObjectError:
+        return None
+
+    def line_of(address: int) -> str | None:
+        line = lookup(address)
+        return f"{line.file}:{line.line}" if line is not None else None
+
+    return line_of
+
+
+def describe_place(ranges: tuple[range, ...], address: int, width_bytes: int) -> str:
+    """Return the distance of an access to the nearest memory that the GPU can access.
+
+    Args:
+        ranges: Such memory near the address.
+        address: First byte of the access.
+        width_bytes: Size of the access.
+    """
+    if not ranges:
+        return "outside of the memory that the GPU can access"
+    near = min(ranges, key=lambda r: max(r.start - address, address + width_bytes - r.stop))
+    memory = f"{len(near):,} bytes of memory at {near.start:#x}"
+    if address < near.start:
+        return f"{near.start - address:,} bytes before {memory}"
+    if address < near.stop:
+        return f"the last {max(0, address + width_bytes - near.stop)} bytes of it past the end of {memory}"
+    distance = address - near.stop
+    return f"{distance:,} bytes past the end of {memory}" if distance else f"right at the end of {memory}"
