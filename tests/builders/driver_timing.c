@@ -34,7 +34,8 @@ uint64_t drv_nanoseconds(void) { return 1000; }
 // Device memory is everything above 4 GiB.
 int drv_memory_block(uint64_t address, struct drv_block_place *place) {
   place->gpu_id = RPL_FIRST_GPU_ID;
-  return address >> 32 != 0;
+  place->is_vram = address >> 32 != 0;
+  return 1;
 }
 
 uint32_t drv_service_ask(uint32_t kind, const struct iovec *parts, int count, void **answer, uint64_t *bytes) {

@@ -60,7 +60,7 @@ uint64_t drv_ranges_version(void);
 int drv_memory_fault_in(uint64_t address);
 // The block of device memory that contains `address`: where it begins, its size, and its offset in the memory file.
 // Returns 0 if there is none.
-struct drv_block_place { uint64_t address, size, offset; uint32_t gpu_id; };
+struct drv_block_place { uint64_t address, size, offset; uint32_t gpu_id, is_vram /* not the host's memory */; };
 int drv_memory_block(uint64_t address, struct drv_block_place *place);
 int drv_memory_file(void);        // descriptor of the sparse file that holds device memory
 

@@ -70,7 +70,8 @@ int drv_memory_block(uint64_t address, struct drv_block_place *result) {
   if (place) {
     int in_file = place->storage && place->storage->file < 0;
     *result = (struct drv_block_place){place->address, place->size, in_file ? place->storage->offset + place->offset : UINT64_MAX,
-                                       drv_settings()->gpus[place->gpu].gpu_id};
+                                       drv_settings()->gpus[place->gpu].gpu_id,
+                                       place->storage && place->storage->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
   }
   pthread_mutex_unlock(&drv_memory_lock);
   return place != NULL;

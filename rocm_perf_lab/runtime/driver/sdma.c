@@ -48,7 +48,8 @@ static int accessible(struct drv_sdma *sdma, uint64_t at, uint64_t bytes) {
 
 static void pass_time(struct drv_sdma *sdma, uint64_t from, uint64_t to, uint64_t bytes) {
   struct drv_block_place place;
-  int is_local = (!from || drv_memory_block(from, &place)) && drv_memory_block(to, &place);
+  int is_local = drv_memory_block(to, &place) && place.is_vram;
+  is_local = is_local && (!from || (drv_memory_block(from, &place) && place.is_vram));
   uint64_t rate = is_local ? LOCAL_BYTES_PER_US : LINK_BYTES_PER_US, start = sdma->now_ns;
   sdma->now_ns += PACKET_NS + bytes * NS_PER_US / rate;
   if (from) drv_timing_record_copy(sdma->gpu_id, sdma->queue_id, from, to, bytes, start, sdma->now_ns);

@@ -103,8 +103,8 @@ void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, u
   if (!gpu || !drv_settings()->records) return;
   struct drv_block_place place;
   struct rpl_copy_entry entry = {.gpu = index_of(gpu), .queue = queue_id, .bytes = bytes, .start_ns = start_ns, .end_ns = end_ns};
-  entry.from_gpu = drv_memory_block(from, &place) && place.gpu_id;
-  entry.to_gpu = drv_memory_block(to, &place) && place.gpu_id;
+  entry.from_gpu = drv_memory_block(from, &place) && place.is_vram;
+  entry.to_gpu = drv_memory_block(to, &place) && place.is_vram;
   drv_records_copy(&entry);
 }
 
