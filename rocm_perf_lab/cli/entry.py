@@ -133,14 +133,14 @@ def run_application(arguments: ProfileArguments) -> None:
     if plain is None:
         plain, origins = compose_overrides(arguments.overrides())
     display = arguments.display or plain["display"]
-    resolved = {**plain, "job": {**plain["job"], "command": list(arguments.args)}, "display": display}
+    resolved = {**plain, "job": {**plain["job"], "command": list(arguments.command)}, "display": display}
     if origins is None:
         settings = RunConfig.model_validate({name: resolved[name] for name in RunConfig.model_fields})
     else:
         settings = parse_run_config(resolved, origins)
         composition.remember(plain)
     started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
-    directory = arguments.output or f"outputs/{started}-profile-{Path(arguments.args[0]).name}"
+    directory = arguments.output or f"outputs/{started}-profile-{Path(arguments.command[0]).name}"
     with _writing(directory):
         lab = Lab.open(settings, resolved=resolved, output_dir=Path(directory).absolute())
     # Skips the collections at exit. Not for other jobs: with Triton loaded its bindings would report uncollected objects.

@@ -36,6 +36,8 @@ def profile(args: tuple[str, ...], debug: bool, **options: Any) -> None:
         unless rocm-perf has an option of that name
     rocm-perf profile --json -- ./app --json
         everything after -- is passed to the application
+    rocm-perf profile device=emulator target=mi250x ./app
+        on an emulated GPU, which is the default without a GPU
     rocm-perf profile kernel=softmax kernel.params.cols=2048
     """
 

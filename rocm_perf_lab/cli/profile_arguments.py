@@ -1,11 +1,13 @@
 """Arguments of `rocm-perf profile`, translated to overrides of the configuration.
 
-A first argument like `kernel=softmax` selects a described kernel; anything else is the command line of an application.
+Arguments like `kernel=softmax` alone select a described kernel; anything else is the command line of an application, which such
+overrides may precede. `device=emulator` may also follow it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from rocm_perf_lab.cli.overrides import is_override, quoted
@@ -15,6 +17,9 @@ _OPTIONS = (
     "--json", "--quiet", "--runs", "--kernel", "--focus-critical", "--deep-analysis", "--roofline", "--no-roofline",
     "--roofline-csv", "--no-rocprof", "--timeout", "--output", "--debug", "--help",
 )  # fmt: skip
+_DEVICES = ("device=auto", "device=rocm", "device=emulator")
+_OF_JOB = "device="
+"""An application's device is a key of its job: those of kernels cannot run applications."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,20 @@ class ProfileArguments:
     @property
     def is_described(self) -> bool:
         """Whether the arguments are overrides, not a command line."""
-        return is_override(self.args[0])
+        return is_override(self.args[0]) and not self.command
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Command line of the application; empty for a described kernel."""
+        words = tuple(dropwhile(is_override, self.args))
+        return () if words and words[0].startswith("-") else tuple(word for word in words if word not in _DEVICES)
+
+    @property
+    def _settings(self) -> tuple[str, ...]:
+        """Overrides of an application's configuration."""
+        before = tuple(takewhile(is_override, self.args))
+        words = (*before, *(word for word in self.args[len(before) :] if word in _DEVICES))
+        return tuple(f"job.{word}" if word.startswith(_OF_JOB) else word for word in words)
 
     @property
     def display(self) -> str | None:
@@ -92,6 +110,7 @@ class ProfileArguments:
             *([f"job.timeout_s={self.timeout}"] if self.timeout else []),
             f"job.focus_critical={str(self.focus_critical).lower()}",
             f"job.rocprof={str(not self.no_rocprof).lower()}",
+            *self._settings,
         ]
 
 

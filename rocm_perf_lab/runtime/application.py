@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
 import sys
 import termios
-from contextlib import contextmanager, nullcontext, suppress
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +18,24 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.runtime.device_files import device_files
 from rocm_perf_lab.runtime.driver_build import build_driver
+from rocm_perf_lab.runtime.emulated_clock import EmulatedClock
 from rocm_perf_lab.runtime.guardian import FORWARDED, SENT_BY_KERNEL, ApplicationStart, Guardian
 from rocm_perf_lab.runtime.rocm_root import enter_root
+from rocm_perf_lab.runtime.service import TranslationService
 from rocm_perf_lab.runtime.session import open_session
 from rocm_perf_lab.runtime.topology import HostFacts, topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
 
+    from rocm_perf_lab.runtime.application_database import WrittenDatabases
     from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
     from rocm_perf_lab.runtime.guardian import ApplicationEnd
+    from rocm_perf_lab.runtime.recorder import DispatchRecorder
     from rocm_perf_lab.runtime.session import Session
 
 _XNACK_VARIABLE = "HSA_XNACK"
+_LONGEST_WAIT_S = 3600.0
 LOADED_FILE, USED_FILE = "loaded", "used"
 """Files that the driver creates in the session: when it is loaded into a process, and when a process opens /dev/kfd."""
 
@@ -59,7 +65,6 @@ class DriverOptions:
             "max_instructions": self.max_instructions,
             "max_seconds": self.max_seconds,
             "heartbeat_seconds": self.heartbeat_seconds,
-            "records": 0,
             "trace": self.trace,
         }
 
@@ -74,6 +79,10 @@ class ApplicationRun:
     root: Path | None = None
     """Directory tree with ROCm that becomes the application's root directory."""
     xnack: bool = False
+    recorder: DispatchRecorder | None = None
+    """Profile of the dispatches."""
+    timeout_s: float = math.inf
+    """Time after which the application is ended."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,9 @@ class ApplicationResult:
     end: ApplicationEnd
     loaded_driver: bool
     used_gpu: bool
+    written: WrittenDatabases | None = None
+    """Databases of the recorder."""
+    timed_out: bool = False
 
 
 def run_application(run: ApplicationRun) -> ApplicationResult:
@@ -97,42 +109,46 @@ def run_application(run: ApplicationRun) -> ApplicationResult:
         shares_group = _has_terminal()
         start = ApplicationStart(*_command(run, session, driver), before, shares_group)
         guardian = Guardian(start, watched, lambda: shutil.rmtree(session.directory, ignore_errors=True))
+        service = TranslationService(
+            session.socket,
+            [gpu.target for gpu in run.gpus],
+            EmulatedClock(run.gpus[0].target) if run.recorder is None else run.recorder.clock,
+        )
         try:
-            end = _supervised(guardian, run, session, watched, shares_group=shares_group)
+            with service:
+                end, timed_out = _supervised(guardian, run, watched, shares_group=shares_group)
         except BaseException:
-            guardian.close()
+            guardian.cancel()
             raise
         loaded, used = (session.directory / LOADED_FILE).exists(), (session.directory / USED_FILE).exists()
-        return ApplicationResult(end, loaded, used)
+        written = None if run.recorder is None else run.recorder.finish(session.directory, service.store.kernels)
+        return ApplicationResult(end, loaded, used, written, timed_out)
 
 
 def _supervised(
-    guardian: Guardian, run: ApplicationRun, session: Session, watched: frozenset[signal.Signals], *, shares_group: bool
-) -> ApplicationEnd:
-    """Start the service and the application, and forward signals until the application has ended."""
-    with _service(run, session):
-        guardian.start()
-        while not guardian.has_ended():
-            received = signal.sigwaitinfo(watched | {signal.SIGCHLD})
-            by_terminal = received.si_code == SENT_BY_KERNEL and shares_group
-            if received.si_signo != signal.SIGCHLD and not by_terminal:
-                guardian.forward(received.si_signo)
-        return guardian.close()
-
-
-def _service(run: ApplicationRun, session: Session) -> AbstractContextManager[object]:
-    from importlib import import_module, util
-
-    if util.find_spec("rocm_perf_lab.runtime.service") is None:
-        return nullcontext()
-    service: AbstractContextManager[object] = import_module("rocm_perf_lab.runtime.service").TranslationService(
-        session.socket, [gpu.target for gpu in run.gpus]
-    )
-    return service
+    guardian: Guardian, run: ApplicationRun, watched: frozenset[signal.Signals], *, shares_group: bool
+) -> tuple[ApplicationEnd, bool]:
+    """Start the application, and forward signals until it has ended; return its end, and whether it took too long."""
+    guardian.start()
+    deadline = time.monotonic() + run.timeout_s
+    timed_out = False
+    while not guardian.has_ended():
+        remaining = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S)
+        received = signal.sigtimedwait(watched | {signal.SIGCHLD}, remaining)
+        if received is None:
+            if time.monotonic() >= deadline:
+                timed_out, deadline = True, math.inf
+                guardian.forward(signal.SIGTERM)
+            continue
+        by_terminal = received.si_code == SENT_BY_KERNEL and shares_group
+        if received.si_signo != signal.SIGCHLD and not by_terminal:
+            guardian.forward(received.si_signo)
+    return guardian.close(), timed_out
 
 
 def _settings(run: ApplicationRun) -> dict[str, int | str]:
     settings: dict[str, int | str] = {"gpu_count": len(run.gpus), **run.options.settings()}
+    settings["records"] = int(run.recorder is not None)
     for gpu in run.gpus:
         settings |= {f"gpu.{gpu.index}.{name}": value for name, value in gpu.settings().items()}
     return settings

@@ -1,4 +1,4 @@
-"""Durations of an application's dispatches by the timing model: `EmulatedClock.duration(message, kernel)`.
+"""Durations of an application's dispatches by the timing model: `estimated(message, kernel, target, counters)`.
 
 The driver sends the first dispatch of a kernel and geometry with traces of some workgroups. They are chosen before the launch,
 since the memory of an application cannot be rewound for a second run; exact counts of all workgroups then tell which of them each
@@ -22,7 +22,7 @@ from rocm_perf_lab.emulator.timing.strata import assign, strata_of
 from rocm_perf_lab.runtime.dispatch_records import DetailedDispatch, DurationAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.timing.engine import TimingEstimate
     from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
+    from rocm_perf_lab.runtime.code_image import CodeImage
+    from rocm_perf_lab.runtime.job_processes import JobProcesses
+    from rocm_perf_lab.runtime.kernel_store import ServedKernel
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -48,16 +51,47 @@ class TimedKernel:
 class EstimatedDispatch:
     """Estimate of one dispatch; `counters` are estimated counters of the hardware, by name."""
 
-    record: int
     kernel: int
+    """Number of its kernel."""
     duration_ns: int
     fixed_ns: int
+    """Part of the duration that does not depend on the work."""
     instructions: int
     counters: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class DurationJob:
+    """Estimate of the duration of a dispatch, for a process of the translation service.
+
+    Args:
+        image: Code of the kernel.
+        target: The emulated GPU.
+        counters: Names of estimated counters to return.
+        message: See :class:`DetailedDispatch`.
+        unsupported: Addresses of instructions without a translation, with the reasons.
+    """
+
+    image: CodeImage
+    target: Target
+    counters: tuple[str, ...]
+    message: bytes
+    unsupported: tuple[tuple[int, str], ...] = ()
+
+    def run(self) -> EstimatedDispatch:
+        """Return the estimate.
+
+        Raises:
+            LabError: The message or the code is damaged, or the host has too little memory.
+        """
+        from rocm_perf_lab.runtime.translation_jobs import decoded
+
+        described, program = decoded(self.image, self.target.architecture, self.unsupported)
+        return estimated(self.message, TimedKernel(program, described.kernel), self.target, self.counters)
+
+
 class EmulatedClock:
-    """Estimates durations on one GPU, and keeps the estimates for the database. Threads may share it.
+    """Estimates of the dispatches of an application, by number. Threads may share it.
 
     Args:
         target: The emulated GPU. Without a timing model all durations are 0.
@@ -65,60 +99,85 @@ class EmulatedClock:
         details: Directory for the messages, from which :func:`read_detail` reads a dispatch again; None keeps none.
     """
 
-    def __init__(self, target: Target, counters: Collection[str] = (), details: Path | None = None) -> None:
+    def __init__(self, target: Target, counters: Sequence[str] = (), details: Path | None = None) -> None:
         self._target = target
-        self._counters = frozenset(counters)
+        self._counters = tuple(counters)
         self._details = details
         self._lock = threading.Lock()
         self._estimates: dict[int, EstimatedDispatch] = {}
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Names of estimated counters to keep."""
+        return self._counters
 
     @property
     def estimates(self) -> Mapping[int, EstimatedDispatch]:
         """Estimates by number, from 1."""
         return self._estimates
 
-    def answer(self, message: bytes | bytearray | memoryview, kernel: TimedKernel) -> bytes:
+    def __call__(self, kernel: ServedKernel, content: bytes, processes: JobProcesses) -> bytes:
         """Return the answer to the message about a dispatch (`struct rpl_duration`).
 
-        Raises:
-            RecordError: The message is damaged.
-            EmulationError: The host has too little memory for the model.
-        """
-        if self._target.timing is None:
-            return bytes(DurationAnswer())
-        found = self.duration(message, kernel)
-        return bytes(DurationAnswer(nanoseconds=found.duration_ns, fixed_ns=found.fixed_ns, record=found.record))
+        Args:
+            kernel: Kernel that the message names.
+            content: See :class:`DetailedDispatch`.
+            processes: Processes that estimate.
 
-    def duration(self, message: bytes | bytearray | memoryview, kernel: TimedKernel) -> EstimatedDispatch:
-        """Estimate the duration of a dispatch.
+        Raises:
+            LabError: The message or the code is damaged, or the host has too little memory.
+        """
+
+        def estimate(message: bytes) -> EstimatedDispatch:
+            unsupported = kernel.facts.unsupported
+            return processes.run(DurationJob(kernel.image, self._target, self._counters, message, unsupported))
+
+        return self.answer(content, estimate)
+
+    def answer(self, message: bytes, estimate: Callable[[bytes], EstimatedDispatch]) -> bytes:
+        """Return the answer to the message about a dispatch (`struct rpl_duration`).
 
         Args:
             message: See :class:`DetailedDispatch`.
-            kernel: Code of the kernel that it names.
-
-        Raises:
-            RecordError: The message is damaged.
-            TimingUnavailable: The target has no timing model.
-            EmulationError: The host has too little memory for the model.
+            estimate: Estimates the dispatch; not called for a target without timing model.
         """
-        timing = self._target.timing
-        detail = DetailedDispatch.parse(message)
-        estimate = estimate_dispatch(detail, kernel, self._target)
-        fixed_ns = 0 if timing is None else round(timing.launch_overhead_ns + timing.dispatch_record_ns)
-        longer = untraced_part(detail, kernel.program)
+        if self._target.timing is None:
+            return bytes(DurationAnswer())
+        found = estimate(message)
         with self._lock:
-            found = EstimatedDispatch(
-                record=len(self._estimates) + 1,
-                kernel=detail.kernel,
-                duration_ns=fixed_ns + max(1, round((estimate.duration_ns - fixed_ns) * longer)),
-                fixed_ns=fixed_ns,
-                instructions=detail.instructions,
-                counters={name: value * longer for name, value in estimate.counters.items() if name in self._counters},
-            )
-            self._estimates[found.record] = found
+            number = len(self._estimates) + 1
+            self._estimates[number] = found
         if self._details is not None:
-            (self._details / f"dispatch-{found.record}").write_bytes(message)
-        return found
+            (self._details / f"dispatch-{number}").write_bytes(message)
+        return bytes(DurationAnswer(nanoseconds=found.duration_ns, fixed_ns=found.fixed_ns, record=number))
+
+
+def estimated(message: bytes, kernel: TimedKernel, target: Target, counters: Sequence[str]) -> EstimatedDispatch:
+    """Estimate the duration of a dispatch.
+
+    Args:
+        message: See :class:`DetailedDispatch`.
+        kernel: Code of the kernel that it names.
+        target: The emulated GPU.
+        counters: Names of estimated counters to return.
+
+    Raises:
+        RecordError: The message is damaged.
+        TimingUnavailable: The target has no timing model.
+        EmulationError: The host has too little memory for the model.
+    """
+    timing = target.timing
+    detail = DetailedDispatch.parse(message)
+    estimate = estimate_dispatch(detail, kernel, target)
+    fixed_ns = 0 if timing is None else round(timing.launch_overhead_ns + timing.dispatch_record_ns)
+    longer = untraced_part(detail, kernel.program)
+    return EstimatedDispatch(
+        kernel=detail.kernel,
+        duration_ns=fixed_ns + max(1, round((estimate.duration_ns - fixed_ns) * longer)),
+        fixed_ns=fixed_ns,
+        instructions=detail.instructions,
+        counters={name: estimate.counters[name] * longer for name in counters if name in estimate.counters},
+    )
 
 
 def read_detail(directory: Path, record: int) -> DetailedDispatch:

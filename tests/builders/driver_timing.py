@@ -18,7 +18,7 @@ from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.structures import AllocationEntry, LaunchRecord, MachineState, MemoryCounters
 from rocm_perf_lab.runtime.dispatch_records import DurationAnswer
 from rocm_perf_lab.runtime.driver_build import DRIVER_SOURCES
-from rocm_perf_lab.runtime.emulated_clock import EmulatedClock, TimedKernel
+from rocm_perf_lab.runtime.emulated_clock import EmulatedClock, TimedKernel, estimated
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.execution import Dispatch
@@ -162,7 +162,9 @@ class TimedDriver:
 
     def _answer(self, message: int, count: int, answer: ctypes._Pointer[DurationAnswer]) -> None:
         self.asked += 1
-        answer[0] = DurationAnswer.from_buffer_copy(self.clock.answer(ctypes.string_at(message, count), self._kernel))
+        kernel, counters = self._kernel, self.clock.counters
+        content = self.clock.answer(ctypes.string_at(message, count), lambda one: estimated(one, kernel, self._target, counters))
+        answer[0] = DurationAnswer.from_buffer_copy(content)
 
 
 def _ranges(registry: ctypes.Array[AllocationEntry]) -> ctypes.Structure:

@@ -1,4 +1,4 @@
-"""`job=application`: profile an application with rocprofv3, or measure its wall-clock time."""
+"""`job=application`: profile an application with rocprofv3 or on an emulated GPU, or measure its wall-clock time."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import shlex
 import statistics
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.device.standard_input import RepeatableInput
+from rocm_perf_lab.jobs.profile.emulated_application import EMULATOR, EmulatedApplication, chosen_device
 from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, forget_results
 from rocm_perf_lab.profiling.application import ApplicationRuns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.lab import Lab
@@ -54,6 +56,11 @@ class ApplicationJob:
         focus_critical: Analyse the kernel that contributes most to the critical path.
         rocprof: False measures the wall-clock time of the command only.
         timeout_s: Limit of one run.
+        device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU; `auto` chooses the emulator if there is no GPU
+            but AMD's runtime.
+        gpus: Number of emulated GPUs.
+        threads: Threads of the emulator; 0 for one per CPU that this process may use.
+        root: Directory tree with ROCm for the emulator, which becomes the application's root directory.
     """
 
     def __init__(
@@ -65,6 +72,10 @@ class ApplicationJob:
         focus_critical: bool = False,
         rocprof: bool = True,
         timeout_s: float = 3600.0,
+        device: str = "auto",
+        gpus: int = 1,
+        threads: int = 0,
+        root: str | None = None,
     ) -> None:
         if not command or runs < 1:
             raise LabError("no command to run", where="job.command, job.runs", hint="rocm-perf profile ./app [arguments]")
@@ -74,6 +85,10 @@ class ApplicationJob:
         self._focus_critical = focus_critical
         self._rocprof = rocprof
         self._timeout_s = timeout_s
+        self._device = chosen_device(device, root)
+        self._emulated = EmulatedApplication(
+            self._command, timeout_s, gpus, threads, None if root is None else Path(root), kernel, focus_critical
+        )
 
     def run(self, lab: Lab) -> None:
         """Profile the command.
@@ -83,6 +98,9 @@ class ApplicationJob:
         """
         if not self._rocprof:
             self._time(lab)
+            return
+        if self._device == EMULATOR:
+            self._emulate(lab)
             return
         # The profiler takes a second or more in other processes; this one imports modules meanwhile.
         threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
@@ -96,6 +114,19 @@ class ApplicationJob:
                 runs = ApplicationRuns(profiler, self._command, directory, self._timeout_s, status.update, read.rewind)
                 traces, problems = runs.times(self._runs)
                 found = self._examine(lab, runs, traces, problems)
+            self._record(lab, found, tracker)
+        from rocm_perf_lab.jobs.show import runtime_text, show_locations
+
+        show_locations(lab, tracker)
+        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind))
+
+    def _emulate(self, lab: Lab) -> None:
+        """Profile the command on an emulated GPU."""
+        forget_results(lab.output_dir, passes=True)
+        gpu = lab.settings.target.product_name
+        lab.console.print(f"[bold]device[/]  {EMULATOR}: {gpu}, {missing_for_gpu() or 'chosen by device=emulator'}")
+        found = self._emulated.profile(lab)
+        with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
             self._record(lab, found, tracker)
         from rocm_perf_lab.jobs.show import runtime_text, show_locations
 
