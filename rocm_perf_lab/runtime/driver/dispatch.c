@@ -237,7 +237,10 @@ static int accept(struct dispatch *d, struct worker *worker, const struct drv_qu
   if (!drv_view_has(&worker->view, packet->object, packet->object + DESCRIPTOR_BYTES))
     return !refuse(outcome, RPL_FAILED_TRANSLATION, "a kernel is not in memory that the GPU can access");
   d->kernel = drv_kernel_of(queue->gpu_id, packet->object, error, sizeof error);
-  if (!d->kernel) return !refuse(outcome, RPL_FAILED_TRANSLATION, error);
+  if (!d->kernel) {
+    drv_say_answer(error);
+    return !refuse(outcome, RPL_FAILED_TRANSLATION, NULL);
+  }
   uint64_t first = packet->kernarg + d->kernel->preload_offset;
   if (d->kernel->preload_dwords && !drv_view_has(&worker->view, first, first + 4ull * d->kernel->preload_dwords)) {
     outcome->address = first;

@@ -6,6 +6,7 @@
 #include "packets.h"
 
 // ---- service.c ----
+void drv_say_answer(char *text);  // a text of the service: changes its end
 void drv_service_forget(void);    // in the child after fork(): connections belong to the parent
 
 // ---- kernels.c ----

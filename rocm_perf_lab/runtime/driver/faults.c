@@ -19,7 +19,7 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
   void *text;
   uint64_t bytes;
   if (drv_service_ask(RPL_FAULT_TEXT, parts, 2, &text, &bytes) == RPL_TEXT_IS) {
-    drv_say(text);
+    drv_say_answer(text);
   } else {
     char line[LINE_BYTES];
     int length = snprintf(line, sizeof line, "kernel %.300s: fault %u", kernel->name, fault->kind);

@@ -117,6 +117,12 @@ static int open_connection(void) {
   return moved;
 }
 
+void drv_say_answer(char *text) {
+  static const char prefix[] = "rocm-perf: ";  // drv_say() writes it too
+  for (size_t end = strlen(text); end && text[end - 1] == '\n'; end--) text[end - 1] = 0;
+  drv_say(strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text);
+}
+
 // A new connection, which has said hello. -1 if the service is gone or refuses.
 static int connect_service(void) {
   int connection = open_connection();
@@ -128,7 +134,7 @@ static int connect_service(void) {
   void *answer = NULL;
   uint64_t bytes;
   uint32_t kind = exchange(connection, RPL_HELLO, parts, 2, drv_memory_file(), &answer, &bytes);
-  if (kind == RPL_REFUSED) drv_say(answer);
+  if (kind == RPL_REFUSED) drv_say_answer(answer);
   free(answer);
   if (kind == RPL_OK) return connection;
   close(connection);
