@@ -122,9 +122,16 @@ class Guardian:
         """
         os.close(self._go)
         os.waitpid(self.pid, 0)
+        self.pid = 0
         with os.fdopen(self._report) as report:
             end = ApplicationEnd.parsed(report.read())
         return end or ApplicationEnd("exit", _KILLED, end_children(0.0, 0.0))
+
+    def cancel(self) -> None:
+        """Kill the processes of the application if the guardian still runs."""
+        if self.pid:
+            self.forward(_PARENT_ENDED)
+            self.close()
 
 
 class _GuardianProcess:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT_VARIABLE = "ROCM_PERF_LAB_ROCM_ROOT"
+ROOT_DIRECTORY = "rocm-root"
+"""Directory in the cache."""
 COMPLETE_FILE = ".rocm-perf-lab"
 """File at the top of a complete tree; it lists the packages."""
 _SYSTEM_DIRECTORIES = ("/proc", "/sys", "/dev", "/tmp")
@@ -33,7 +35,7 @@ exec chroot "$root" /usr/bin/env --chdir="$directory" "$@"
 def rocm_root_dir() -> Path:
     """Return the directory that `make rocm-root` sets up (`ROCM_PERF_LAB_ROCM_ROOT` overrides it); it may not exist."""
     override = os.environ.get(ROOT_VARIABLE)
-    return Path(override).absolute() if override else cache_dir() / "rocm-root"
+    return Path(override).absolute() if override else cache_dir() / ROOT_DIRECTORY
 
 
 def is_complete(root: Path) -> bool:

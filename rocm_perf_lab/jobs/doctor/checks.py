@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Literal
 from rocm_perf_lab import __version__
 from rocm_perf_lab.device.machine import ACCESS_GROUPS, Machine, find_library, find_trace_decoder, gpus, rocm_version
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
+from rocm_perf_lab.runtime.installation import HOW_TO_INSTALL, find_runtime
+from rocm_perf_lab.runtime.rocm_root import ROOT_DIRECTORY, ROOT_VARIABLE, is_complete
 from rocm_perf_lab.target.catalog import load_target, target_names
 from rocm_perf_lab.toolchain.compilers import DEFAULT_ORDER, CompilerNotFound, find_compiler
+from rocm_perf_lab.toolchain.hsa_headers import MissingHsaHeaders, find_hsa_headers
 from rocm_perf_lab.tracking.store import DEFAULT_URI, ui_command
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ def check_machine(machine: Machine, lab: LabDirectories) -> MachineReport:
         *_permissions(machine),
         *_compilers(machine),
         *_emulator(machine, lab),
+        *_applications(machine, lab),
         *_lab(machine, lab),
     )
     good = {check.name for check in checks if check.state == "ok"}
@@ -256,6 +260,28 @@ def _installed_version(machine: Machine, name: str) -> str | None:
     directories = sys.path if machine.packages is None else list(machine.packages)
     found = next(iter(metadata.distributions(name=name, path=directories)), None)
     return found.version if found is not None else None
+
+
+def _applications(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
+    """Check what `rocm-perf run` needs besides the emulator."""
+    area = "applications on the emulator"
+    try:
+        headers = find_hsa_headers(machine.tools)
+    except MissingHsaHeaders as error:
+        yield MachineCheck(area, "HSA headers", "missing", "no hsa.h", error.hint)
+    else:
+        yield MachineCheck(area, "HSA headers", "ok", str(headers))
+    root = Path(machine.environment.get(ROOT_VARIABLE) or lab.cache / ROOT_DIRECTORY)
+    runtime = find_runtime(machine)
+    inside = find_runtime(Machine(root=root, environment={})) if is_complete(root) else None
+    if runtime is not None and runtime.problem is None:
+        yield MachineCheck(area, "runtime", "ok", f"{runtime.describe()}: rocm-perf run -- ./app")
+    elif inside is not None and inside.problem is None:
+        yield MachineCheck(area, "runtime", "ok", f"{inside.describe()}: rocm-perf run --root {root} -- ./app")
+    elif runtime is not None:
+        yield MachineCheck(area, "runtime", "broken", f"{runtime.problem}: {runtime.describe()}", HOW_TO_INSTALL)
+    else:
+        yield MachineCheck(area, "runtime", "missing", "rocm-perf run needs AMD's runtime (ROCr, HIP)", HOW_TO_INSTALL)
 
 
 def _lab(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
