@@ -1,7 +1,7 @@
 """Speed of the emulated driver under AMD's runtime: `python -m benchmarks.runtime [--launches N] [--mebibytes N] [--runs N]`.
 
-A HIP program (`tests/runtime/programs/runtime_speed.hip`) measures itself in the ROCm directory tree of `make rocm-root`; the best of
-several runs counts, because other processes only add time. The start-up time is that of rocminfo.
+A HIP program (`tests/runtime/programs/runtime_speed.hip`) measures itself in the tree of `make rocm-root`; the best
+of several runs counts, because other processes only add time. The start-up time is that of rocminfo.
 """
 
 from __future__ import annotations
