@@ -55,8 +55,8 @@ static void look_at(struct drv_watched *w, uint64_t now) {
 }
 
 static void look_at_all(void) {
-  uint64_t now = drv_nanoseconds();
   pthread_mutex_lock(&lock);
+  uint64_t now = drv_nanoseconds();  // after the start of every watched dispatch
   for (struct drv_watched *w = watched; w; w = w->next) look_at(w, now);
   if (watched) idle_periods = 0;
   pthread_mutex_unlock(&lock);
