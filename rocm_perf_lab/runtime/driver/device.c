@@ -1,4 +1,5 @@
-// Descriptors of /dev/kfd, of render nodes and of dmabufs: open file descriptions of the memory file, told apart by their position.
+// Descriptors of /dev/kfd, of render nodes and of dmabufs: open file descriptions of the memory file, told apart by their
+// position.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -108,6 +109,14 @@ static void leave_mark(const char *name) {
 
 __attribute__((constructor)) static void note_load(void) { leave_mark("loaded"); }
 
+void drv_note_use(void) {
+  static atomic_int is_noted;
+  int error = errno;
+  if (!atomic_exchange(&is_noted, 1))
+    leave_mark("used");
+  errno = error;
+}
+
 int drv_device_open(enum drv_device kind, uint32_t gpu, int flags) {
   int file = drv_memory_file();
   if (file < 0)
@@ -115,8 +124,8 @@ int drv_device_open(enum drv_device kind, uint32_t gpu, int flags) {
   int fd = drv_open_again(file, kind == RPL_KFD ? RPL_KFD_POSITION : RPL_RENDER_POSITION + gpu * UINT64_C(0x1000));
   if (fd >= 0 && !(flags & O_CLOEXEC))
     fcntl(fd, F_SETFD, 0);
-  if (kind == RPL_KFD && fd >= 0)
-    leave_mark("used");
+  if (fd >= 0)
+    drv_note_use();
   drv_log(1, "open %s%u -> %d", kind == RPL_KFD ? "/dev/kfd " : "render node ", gpu, fd);
   return fd;
 }

@@ -1,4 +1,5 @@
-// The ioctls of the DRM render nodes that compute runtimes and management tools use: properties, buffer objects, virtual addresses.
+// The ioctls of the DRM render nodes that compute runtimes and management tools use: properties, buffer objects, virtual
+// addresses.
 #define _GNU_SOURCE
 #include <drm/amdgpu_drm.h>
 #include <errno.h>

@@ -333,8 +333,10 @@ static int wait_locked(struct kfd_ioctl_wait_events_args *args, struct waiter *w
     else if (result == KFD_IOC_WAIT_RESULT_FAIL)
       error = EIO;
   }
-  for (uint32_t i = 0; i < entered; i++)
+  for (uint32_t i = 0; i < entered; i++) {
     leave(&waiters[i]);
+    waiters[i].call = NULL;
+  }
   if (error)
     args->wait_result = KFD_IOC_WAIT_RESULT_FAIL;
   return error;
@@ -360,7 +362,8 @@ int drv_events_wait(struct kfd_ioctl_wait_events_args *args) {
 
 // ---- exceptions ----
 
-static int raise(uint32_t type, const struct kfd_hsa_memory_exception_data *memory, const struct kfd_hsa_hw_exception_data *hardware) {
+static int raise(uint32_t type, const struct kfd_hsa_memory_exception_data *memory,
+                 const struct kfd_hsa_hw_exception_data *hardware) {
   int found = 0;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < OTHERS; i++) {

@@ -59,11 +59,13 @@ static const char *redirected(const char *path, char *buffer) {
     char *end = stpcpy(buffer, session->session);
     // A tree that the session does not have at all is the host's.
     int last = (int)strlen(roots[i].path) - 1;
-    strcpy(end, roots[i].path);
+    stpcpy(end, roots[i].path);
     int has_tree = roots[i].path[last] == ':' || !roots[i].whole || exists(buffer);
-    strcpy(end, path);
+    stpcpy(end, path);
     if (!has_tree || (!roots[i].whole && !exists(buffer)))
       return path;
+    if (roots[i].whole)
+      drv_note_use();
     drv_log(3, "%s -> %s", path, buffer);
     return buffer;
   }
@@ -133,14 +135,14 @@ DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 
 // Entry points of fortified programs.
-RPL_EXPORT int __open_2(const char *path, int flags);
-RPL_EXPORT int __open64_2(const char *path, int flags);
-RPL_EXPORT int __openat_2(int directory, const char *path, int flags);
-RPL_EXPORT int __openat64_2(int directory, const char *path, int flags);
-int __open_2(const char *path, int flags) { return open(path, flags); }
-int __open64_2(const char *path, int flags) { return open64(path, flags); }
-int __openat_2(int directory, const char *path, int flags) { return openat(directory, path, flags); }
-int __openat64_2(int directory, const char *path, int flags) { return openat64(directory, path, flags); }
+RPL_EXPORT int open_2(const char *path, int flags) __asm__("__open_2");
+RPL_EXPORT int open64_2(const char *path, int flags) __asm__("__open64_2");
+RPL_EXPORT int openat_2(int directory, const char *path, int flags) __asm__("__openat_2");
+RPL_EXPORT int openat64_2(int directory, const char *path, int flags) __asm__("__openat64_2");
+int open_2(const char *path, int flags) { return open(path, flags); }
+int open64_2(const char *path, int flags) { return open64(path, flags); }
+int openat_2(int directory, const char *path, int flags) { return openat(directory, path, flags); }
+int openat64_2(int directory, const char *path, int flags) { return openat64(directory, path, flags); }
 
 #define DEFINE_FOPEN(name)                                            \
   RPL_EXPORT FILE *name(const char *path, const char *mode) {         \
@@ -219,8 +221,8 @@ RPL_EXPORT char *realpath(const char *path, char *resolved) {
 }
 
 RPL_EXPORT char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
-RPL_EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size);
-char *__realpath_chk(const char *path, char *resolved, size_t size) {
+RPL_EXPORT char *realpath_chk(const char *path, char *resolved, size_t size) __asm__("__realpath_chk");
+char *realpath_chk(const char *path, char *resolved, size_t size) {
   (void)size;
   return realpath(path, resolved);
 }
@@ -278,36 +280,37 @@ static int status_at(int directory, const char *path, void *status, int flags) {
   } while (0)
 
 // `type` is struct stat or struct stat64; the __xstat family is that of programs for glibc before 2.33.
-#define DEFINE_STATUS(suffix)                                                                                            \
-  RPL_EXPORT int stat##suffix(const char *path, struct stat##suffix *status) { STATUS_OF_PATH(AT_FDCWD, path, status, 0); } \
-  RPL_EXPORT int lstat##suffix(const char *path, struct stat##suffix *status) {                                          \
-    STATUS_OF_PATH(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);                                                         \
-  }                                                                                                                      \
-  RPL_EXPORT int fstat##suffix(int fd, struct stat##suffix *status) { STATUS_OF_DESCRIPTOR(fd, status); }                \
-  RPL_EXPORT int fstatat##suffix(int directory, const char *path, struct stat##suffix *status, int flags) {              \
-    if (path && !*path && flags & AT_EMPTY_PATH)                                                                         \
-      STATUS_OF_DESCRIPTOR(directory, status);                                                                           \
-    STATUS_OF_PATH(directory, path, status, flags);                                                                      \
-  }                                                                                                                      \
-  RPL_EXPORT int __xstat##suffix(int version, const char *path, struct stat##suffix *status);                            \
-  int __xstat##suffix(int version, const char *path, struct stat##suffix *status) {                                      \
-    (void)version;                                                                                                       \
-    return stat##suffix(path, status);                                                                                   \
-  }                                                                                                                      \
-  RPL_EXPORT int __lxstat##suffix(int version, const char *path, struct stat##suffix *status);                           \
-  int __lxstat##suffix(int version, const char *path, struct stat##suffix *status) {                                     \
-    (void)version;                                                                                                       \
-    return lstat##suffix(path, status);                                                                                  \
-  }                                                                                                                      \
-  RPL_EXPORT int __fxstat##suffix(int version, int fd, struct stat##suffix *status);                                     \
-  int __fxstat##suffix(int version, int fd, struct stat##suffix *status) {                                               \
-    (void)version;                                                                                                       \
-    return fstat##suffix(fd, status);                                                                                    \
-  }                                                                                                                      \
-  RPL_EXPORT int __fxstatat##suffix(int version, int directory, const char *path, struct stat##suffix *status, int flags); \
-  int __fxstatat##suffix(int version, int directory, const char *path, struct stat##suffix *status, int flags) {         \
-    (void)version;                                                                                                       \
-    return fstatat##suffix(directory, path, status, flags);                                                              \
+#define DEFINE_STATUS(suffix)                                                                                                \
+  RPL_EXPORT int stat##suffix(const char *path, struct stat##suffix *status) { STATUS_OF_PATH(AT_FDCWD, path, status, 0); }  \
+  RPL_EXPORT int lstat##suffix(const char *path, struct stat##suffix *status) {                                              \
+    STATUS_OF_PATH(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);                                                             \
+  }                                                                                                                          \
+  RPL_EXPORT int fstat##suffix(int fd, struct stat##suffix *status) { STATUS_OF_DESCRIPTOR(fd, status); }                    \
+  RPL_EXPORT int fstatat##suffix(int directory, const char *path, struct stat##suffix *status, int flags) {                  \
+    if (path && !*path && flags & AT_EMPTY_PATH)                                                                             \
+      STATUS_OF_DESCRIPTOR(directory, status);                                                                               \
+    STATUS_OF_PATH(directory, path, status, flags);                                                                          \
+  }                                                                                                                          \
+  RPL_EXPORT int xstat##suffix(int version, const char *path, struct stat##suffix *status) __asm__("__xstat" #suffix);       \
+  int xstat##suffix(int version, const char *path, struct stat##suffix *status) {                                            \
+    (void)version;                                                                                                           \
+    return stat##suffix(path, status);                                                                                       \
+  }                                                                                                                          \
+  RPL_EXPORT int lxstat##suffix(int version, const char *path, struct stat##suffix *status) __asm__("__lxstat" #suffix);     \
+  int lxstat##suffix(int version, const char *path, struct stat##suffix *status) {                                           \
+    (void)version;                                                                                                           \
+    return lstat##suffix(path, status);                                                                                      \
+  }                                                                                                                          \
+  RPL_EXPORT int fxstat##suffix(int version, int fd, struct stat##suffix *status) __asm__("__fxstat" #suffix);               \
+  int fxstat##suffix(int version, int fd, struct stat##suffix *status) {                                                     \
+    (void)version;                                                                                                           \
+    return fstat##suffix(fd, status);                                                                                        \
+  }                                                                                                                          \
+  RPL_EXPORT int fxstatat##suffix(int version, int directory, const char *path, struct stat##suffix *status, int flags)      \
+      __asm__("__fxstatat" #suffix);                                                                                         \
+  int fxstatat##suffix(int version, int directory, const char *path, struct stat##suffix *status, int flags) {               \
+    (void)version;                                                                                                           \
+    return fstatat##suffix(directory, path, status, flags);                                                                  \
   }
 DEFINE_STATUS()
 DEFINE_STATUS(64)

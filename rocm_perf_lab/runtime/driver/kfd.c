@@ -8,7 +8,8 @@
 
 // Version 1.17: ages of events (1.14), virtual memory of DRM (1.15), contiguous allocations, SDMA queues by engine.
 enum { MAJOR = 1, MINOR = 17, SMALLEST_GPU_ADDRESS = 0x4000, ADDRESS_BITS = 47, SPAN_BITS = 32, AVAILABLE_UNIT = 2 << 20 };
-enum { MAX_QUEUES = 1024, NANOSECONDS = 1000000000, GB_ADDR_CONFIG = 0x2a114042, NOT_SUPPORTED = 524 /* ENOTSUPP of the kernel */ };
+enum { MAX_QUEUES = 1024, NANOSECONDS = 1000000000, GB_ADDR_CONFIG = 0x2a114042 };
+enum { NOT_SUPPORTED = 524 };     // ENOTSUPP of the kernel
 enum { IPC_IMPORT = 0x80, IPC_EXPORT = 0x81, GET_APERTURES = 0x06, DEBUG_FIRST = 0x0d, DEBUG_LAST = 0x10 };
 enum { CU_MASK_UNIT = 32 };
 
@@ -67,8 +68,9 @@ static int check_queue(const struct kfd_ioctl_create_queue_args *args) {
 }
 
 static int map_doorbells(uint32_t gpu) {
+  uint64_t offset = RPL_DOORBELL_OFFSET + gpu * (uint64_t)RPL_DOORBELL_BYTES;
   if (!doorbells[gpu])
-    doorbells[gpu] = drv_map_file(drv_memory_file(), RPL_DOORBELL_OFFSET + gpu * (uint64_t)RPL_DOORBELL_BYTES, RPL_DOORBELL_BYTES, 0);
+    doorbells[gpu] = drv_map_file(drv_memory_file(), offset, RPL_DOORBELL_BYTES, 0);
   return doorbells[gpu] ? 0 : ENOMEM;
 }
 
@@ -226,7 +228,8 @@ static int get_tile_config(void *data) {
 
 static int set_memory_policy(void *data) {
   const struct kfd_ioctl_set_memory_policy_args *args = data;
-  int is_known = args->default_policy <= KFD_IOC_CACHE_POLICY_NONCOHERENT && args->alternate_policy <= KFD_IOC_CACHE_POLICY_NONCOHERENT;
+  int is_known = args->default_policy <= KFD_IOC_CACHE_POLICY_NONCOHERENT &&
+                 args->alternate_policy <= KFD_IOC_CACHE_POLICY_NONCOHERENT;
   return is_known && drv_gpu_index(args->gpu_id) >= 0 ? 0 : EINVAL;
 }
 

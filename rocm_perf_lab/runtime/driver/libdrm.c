@@ -91,8 +91,11 @@ RPL_EXPORT int amdgpu_device_deinitialize(device_handle device) {
   if (!is_emulated(device))
     FORWARD(int, -EINVAL, amdgpu_device_deinitialize, device);
   pthread_mutex_lock(&lock);
-  if (device->users > 0 && --device->users == 0)
-    close(device->fd);
+  if (device->users > 0) {
+    device->users--;
+    if (device->users == 0)
+      close(device->fd);
+  }
   pthread_mutex_unlock(&lock);
   return 0;
 }
@@ -267,7 +270,8 @@ RPL_EXPORT void amdgpu_bo_inc_ref(bo_handle object) {
     object->references++;
 }
 
-RPL_EXPORT int amdgpu_bo_va_op(bo_handle object, uint64_t offset, uint64_t size, uint64_t address, uint64_t flags, uint32_t operation) {
+RPL_EXPORT int amdgpu_bo_va_op(bo_handle object, uint64_t offset, uint64_t size, uint64_t address, uint64_t flags,
+                               uint32_t operation) {
   if (!drv_settings())
     FORWARD(int, -EINVAL, amdgpu_bo_va_op, object, offset, size, address, flags, operation);
   (void)flags;                    // access rights are not checked

@@ -10,5 +10,6 @@ struct drv_mapping {
 };
 // Calls `visit` for the mappings that overlap [begin, end), in order of their addresses, until it returns nonzero; returns that.
 // The list is read before the first call. -1: it cannot be read.
-int drv_for_each_mapping(uint64_t begin, uint64_t end, int (*visit)(const struct drv_mapping *mapping, void *argument), void *argument);
+int drv_for_each_mapping(uint64_t begin, uint64_t end, int (*visit)(const struct drv_mapping *mapping, void *argument),
+                         void *argument);
 #endif

@@ -174,13 +174,13 @@ static int for_each_gpu(struct targets targets, int (*action)(struct block *, ui
 }
 
 int drv_memory_map(struct kfd_ioctl_map_memory_to_gpu_args *args) {
-  return for_each_gpu((struct targets){args->handle, (const uint32_t *)args->device_ids_array_ptr, args->n_devices, &args->n_success},
-                      map_block);
+  const uint32_t *gpu_ids = (const uint32_t *)args->device_ids_array_ptr;
+  return for_each_gpu((struct targets){args->handle, gpu_ids, args->n_devices, &args->n_success}, map_block);
 }
 
 int drv_memory_unmap(struct kfd_ioctl_unmap_memory_from_gpu_args *args) {
-  return for_each_gpu((struct targets){args->handle, (const uint32_t *)args->device_ids_array_ptr, args->n_devices, &args->n_success},
-                      unmap_block);
+  const uint32_t *gpu_ids = (const uint32_t *)args->device_ids_array_ptr;
+  return for_each_gpu((struct targets){args->handle, gpu_ids, args->n_devices, &args->n_success}, unmap_block);
 }
 
 struct drv_storage *drv_memory_storage(uint64_t handle) {

@@ -47,12 +47,14 @@ static void remove_at(uint64_t index) {
 }
 
 int drv_places_remove(const struct drv_place *place) {
-  for (uint64_t i = behind(place->address); i-- > 0 && places[i].address == place->address;)
-    if (places[i].size == place->size && places[i].storage == place->storage && places[i].of_drm == place->of_drm &&
-        (!place->of_drm || places[i].gpu == place->gpu)) {
-      remove_at(i);
+  for (uint64_t next = behind(place->address); next > 0 && places[next - 1].address == place->address; next--) {
+    const struct drv_place *other = &places[next - 1];
+    if (other->size == place->size && other->storage == place->storage && other->of_drm == place->of_drm &&
+        (!place->of_drm || other->gpu == place->gpu)) {
+      remove_at(next - 1);
       return 0;
     }
+  }
   return ENOENT;
 }
 
@@ -64,17 +66,17 @@ static const struct drv_place *containing(uint64_t address) {
   return NULL;
 }
 
-int drv_memory_block(uint64_t address, struct drv_block_place *result) {
+int drv_memory_block(uint64_t address, struct drv_block_place *place) {
   pthread_mutex_lock(&drv_memory_lock);
-  const struct drv_place *place = containing(address);
-  if (place) {
-    int in_file = place->storage && place->storage->file < 0;
-    *result = (struct drv_block_place){place->address, place->size, in_file ? place->storage->offset + place->offset : UINT64_MAX,
-                                       drv_settings()->gpus[place->gpu].gpu_id,
-                                       place->storage && place->storage->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
+  const struct drv_place *found = containing(address);
+  if (found) {
+    int in_file = found->storage && found->storage->file < 0;
+    *place = (struct drv_block_place){found->address, found->size, in_file ? found->storage->offset + found->offset : UINT64_MAX,
+                                      drv_settings()->gpus[found->gpu].gpu_id,
+                                      found->storage && found->storage->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
   }
   pthread_mutex_unlock(&drv_memory_lock);
-  return place != NULL;
+  return found != NULL;
 }
 
 int drv_memory_place(struct drv_storage *storage, uint64_t offset, uint64_t size, uint64_t address, uint32_t gpu) {

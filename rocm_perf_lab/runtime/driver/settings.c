@@ -80,8 +80,8 @@ static int read_settings(void) {
   const char *session = getenv("RPL_SESSION");
   if (!session || session[0] != '/' || strlen(session) >= sizeof settings.session)
     return 0;
-  strcpy(settings.session, session);
-  strcpy(stpcpy(path, session), "/settings");
+  copy_text(settings.session, sizeof settings.session, session);
+  snprintf(path, sizeof path, "%s/settings", session);
   long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0)
     return 0;
@@ -133,8 +133,8 @@ void drv_say(const char *text) {
   char line[2048];
   int length = snprintf(line, sizeof line, "rocm-perf: %s\n", text);
   const char *from = line;
-  char *longer = NULL;
-  if (length >= (int)sizeof line && (longer = malloc((size_t)length + 1))) {
+  char *longer = length < (int)sizeof line ? NULL : malloc((size_t)length + 1);
+  if (longer) {
     length = snprintf(longer, (size_t)length + 1, "rocm-perf: %s\n", text);
     from = longer;
   }

@@ -1,8 +1,8 @@
 // Sharing of device memory between processes: dmabuf descriptors and KFD's IPC handles.
 //
-// A dmabuf is an open file description of the exporter's memory file, at the position of a record in the same file that says which
-// pages it stands for. It can be sent to other processes, and outlives the exporter. A lock of the description on these pages tells
-// the exporter as long as any process still has it.
+// A dmabuf is an open file description of the exporter's memory file, at the position of a record in the same file that says
+// which pages it stands for. It can be sent to other processes, and outlives the exporter. A lock of the description on these
+// pages tells the exporter as long as any process still has it.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include "system.h"
 
@@ -16,7 +17,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int refresh(struct listener *listener) {
   for (;;) {
     uint64_t mask;
-    ssize_t got = recv(listener->fd, &mask, sizeof mask, MSG_DONTWAIT);
+    struct iovec part = {&mask, sizeof mask};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t got = recvmsg(listener->fd, &message, MSG_DONTWAIT);
     if (got == (ssize_t)sizeof mask)
       listener->mask = mask;
     else
@@ -57,7 +60,8 @@ int drv_smi_open(uint32_t gpu, uint32_t *fd) {
 void drv_smi_memory_fault(uint32_t gpu_id) {
   int gpu = drv_gpu_index(gpu_id);
   char line[LINE_BYTES];
-  int length = snprintf(line, sizeof line, "%x %x:%s\n", KFD_SMI_EVENT_VMFAULT, (unsigned)getpid(), program_invocation_short_name);
+  int length =
+      snprintf(line, sizeof line, "%x %x:%s\n", KFD_SMI_EVENT_VMFAULT, (unsigned)getpid(), program_invocation_short_name);
   if (length >= (int)sizeof line)
     length = sizeof line - 1;
   pthread_mutex_lock(&lock);

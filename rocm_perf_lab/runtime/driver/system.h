@@ -27,13 +27,15 @@ int drv_device_open(enum drv_device kind, uint32_t gpu, int flags);  // descript
 enum drv_device drv_device_of(int fd, uint32_t *gpu);
 enum drv_device drv_device_of_path(const char *path, uint32_t *gpu);
 struct drv_file_key { dev_t device; ino_t inode; };
-int drv_device_is_memory(const struct drv_file_key *key);
+void drv_note_use(void);                              // the process looked at the emulated machine
+int drv_device_is_memory(const struct drv_file_key *of);
 int drv_open_again(int fd, uint64_t position);        // a new open file description of the same file, at `position`; or -errno
 void *drv_map_file(int fd, uint64_t offset, uint64_t size, uint64_t at /* 0: anywhere */);  // NULL: failed
 
 // ---- ranges.c: what GPUs can access. Callers of drv_ranges_* with `locked` hold drv_memory_lock. ----
 extern pthread_mutex_t drv_memory_lock;
-enum drv_range_kind { RPL_RANGE_COUNTED /* blocks: may overlap, every addition needs a removal */, RPL_RANGE_SVM, RPL_RANGE_FAULTED };
+// Counted ranges (blocks) may overlap; every addition needs a removal.
+enum drv_range_kind { RPL_RANGE_COUNTED, RPL_RANGE_SVM, RPL_RANGE_FAULTED };
 int drv_ranges_add_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end);      // 0 or ENOMEM
 void drv_ranges_remove_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end);
 void drv_ranges_forget(void);

@@ -1,4 +1,5 @@
-// The host's own memory at a second address: registered memory in runtimes without the SVM API. Also what fork() does to mappings.
+// The host's own memory at a second address: registered memory in runtimes without the SVM API. Also what fork() does to
+// mappings.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
