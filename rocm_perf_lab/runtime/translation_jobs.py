@@ -5,7 +5,7 @@ Jobs are sent to these processes with all they need; the results are small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.kernel_facts import KernelFacts
 
 _KEPT_KERNELS = 16
+_FAR_BYTES = 16 << 20
+"""Distance beyond which memory has nothing to do with an access."""
 _EXPLAINED = range(1, 11)
 """Kinds of faults: all but host calls, which applications do not use, and the end of the queue."""
 
@@ -95,7 +97,7 @@ class FaultJob:
         resumes |= resume_ids_of_missing_code(program)
         error = fault_error(
             record,
-            program,
+            replace(program, symbol=described.kernel.name),
             partial(describe_place, self.ranges),
             lambda resume: resumes.get(resume) if resumes.get(resume) in program.block_at else None,
             self.max_instructions,
@@ -153,9 +155,9 @@ def describe_place(ranges: tuple[range, ...], address: int, width_bytes: int) ->
         address: First byte of the access.
         width_bytes: Size of the access.
     """
-    if not ranges:
+    near = min(ranges, key=lambda one: _distance(one, address, width_bytes), default=range(0))
+    if not near or _distance(near, address, width_bytes) > _FAR_BYTES:
         return "outside of the memory that the GPU can access"
-    near = min(ranges, key=lambda r: max(r.start - address, address + width_bytes - r.stop))
     memory = f"{len(near):,} bytes of memory at {near.start:#x}"
     if address < near.start:
         return f"{near.start - address:,} bytes before {memory}"
@@ -163,3 +165,8 @@ def describe_place(ranges: tuple[range, ...], address: int, width_bytes: int) ->
         return f"the last {max(0, address + width_bytes - near.stop)} bytes of it past the end of {memory}"
     distance = address - near.stop
     return f"{distance:,} bytes past the end of {memory}" if distance else f"right at the end of {memory}"
+
+
+def _distance(memory: range, address: int, width_bytes: int) -> int:
+    """Return the bytes between an access and a range of memory; negative if they overlap."""
+    return max(memory.start - address, address + width_bytes - memory.stop)

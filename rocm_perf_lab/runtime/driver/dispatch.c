@@ -101,12 +101,20 @@ static void set_user_sgprs(struct rpl_launch *launch, const struct drv_kernel *k
   launch->user_sgpr_count = count;
 }
 
+// Whether workgroups may wait for each other: the runtime passes the barrier of the grid in cooperative launches only.
+static int is_cooperative(const struct drv_kernel *kernel, uint64_t arguments) {
+  uint64_t barrier = 0;
+  if (!kernel->cooperative || kernel->cooperative - 1 + sizeof barrier > kernel->kernarg_bytes || !arguments) return 0;
+  memcpy(&barrier, (const void *)(arguments + kernel->cooperative - 1), sizeof barrier);
+  return barrier != 0;
+}
+
 static void set_resident(struct rpl_launch *launch, const struct drv_kernel *kernel, uint64_t workgroups) {
   uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t waves = (items + kernel->wave_size - 1) / kernel->wave_size;
   uint64_t rows = (uint64_t)kernel->vgpr_rows + kernel->agpr_rows + RPL_TEMP_ROWS;
   uint64_t wave_bytes = rows * sizeof(uint32_t[RPL_LANES]) + RPL_PAGE_BYTES + (uint64_t)launch->scratch_bytes * RPL_LANES;
-  uint64_t most = kernel->cooperative ? MOST_RESIDENT : RESIDENT_BYTES / (waves * wave_bytes + launch->lds_bytes);
+  uint64_t most = launch->starts_together ? MOST_RESIDENT : RESIDENT_BYTES / (waves * wave_bytes + launch->lds_bytes);
   launch->resident_workgroups = (uint32_t)(most < 1 ? 1 : most < workgroups ? most : workgroups);
 }
 
@@ -142,8 +150,8 @@ static void set_launch(struct dispatch *d, const struct hsa_kernel_dispatch_pack
   launch->agpr_rows = kernel->agpr_rows;
   launch->load_address = kernel->load_address;
   launch->budget = &d->budget;
-  launch->slice_instructions = kernel->depends_on_order || kernel->cooperative ? SHARING_SLICE : SLICE;
-  launch->starts_together = kernel->cooperative != 0;
+  launch->starts_together = (uint32_t)is_cooperative(kernel, pairs[3]);
+  launch->slice_instructions = kernel->depends_on_order || launch->starts_together ? SHARING_SLICE : SLICE;
   set_resident(launch, kernel, d->workgroups);
   set_user_sgprs(launch, kernel, pairs);
 }

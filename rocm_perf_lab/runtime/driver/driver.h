@@ -99,7 +99,7 @@ struct drv_kernel {
   uint32_t properties;            // kernel_code_properties
   uint32_t user_sgprs;            // declared
   uint32_t preload_offset, preload_dwords;
-  uint32_t cooperative;
+  uint32_t cooperative;           // as in struct rpl_kernel_answer
   uint64_t load_address;          // added to addresses of the code object
   _Atomic(rpl_kernel) code;       // best native code so far
   const char *name;

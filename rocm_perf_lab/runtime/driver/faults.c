@@ -7,7 +7,25 @@
 
 #include "service.h"
 
-enum { LINE_BYTES = 512 };
+enum { LINE_BYTES = 512, NEAR = 2 };
+
+// Ranges of memory on both sides of an address, and the one that contains it.
+static int near(uint64_t address, uint64_t found[NEAR][2]) {
+  const struct drv_ranges *ranges = drv_ranges_get();
+  uint64_t first = 0, after = ranges ? ranges->count : 0;
+  while (first < after) {
+    uint64_t middle = (first + after) / 2;
+    if (ranges->ranges[middle].begin > address) after = middle;
+    else first = middle + 1;
+  }
+  int count = 0;
+  for (uint64_t k = first ? first - 1 : 0; ranges && k <= first && k < ranges->count; k++, count++) {
+    found[count][0] = ranges->ranges[k].begin;
+    found[count][1] = ranges->ranges[k].end;
+  }
+  if (ranges) drv_ranges_put(ranges);
+  return count;
+}
 
 static void explain(const struct rpl_fault *fault, const struct drv_watched *watched, const struct drv_kernel *kernel,
                     const struct rpl_launch *launch) {
@@ -15,10 +33,12 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
                                   .max_instructions = (uint64_t)drv_settings()->max_instructions};
   memcpy(head.grid, launch->grid, sizeof head.grid);
   memcpy(head.block, launch->block, sizeof head.block);
-  struct iovec parts[] = {{&head, sizeof head}, {(void *)fault, sizeof *fault}};
+  uint64_t ranges[NEAR][2];
+  int count = near(fault->lanes ? fault->addresses[__builtin_ctzll(fault->lanes)] : 0, ranges);
+  struct iovec parts[] = {{&head, sizeof head}, {(void *)fault, sizeof *fault}, {ranges, (size_t)count * sizeof *ranges}};
   void *text;
   uint64_t bytes;
-  if (drv_service_ask(RPL_FAULT_TEXT, parts, 2, &text, &bytes) == RPL_TEXT_IS) {
+  if (drv_service_ask(RPL_FAULT_TEXT, parts, 3, &text, &bytes) == RPL_TEXT_IS) {
     drv_say_answer(text);
   } else {
     char line[LINE_BYTES];

@@ -21,7 +21,7 @@ struct rpl_hello { uint32_t protocol, pid; };
 struct rpl_kernel_query {
   uint64_t object;                 // address of the descriptor
   uint64_t image, image_bytes;     // address and size of the block of device memory that contains it
-  uint64_t image_offset;           // of the block in the memory file
+  uint64_t image_offset;           // of the block in the memory file; UINT64_MAX: it is in the memory of the process only
   uint64_t elf_bytes;
   uint32_t gpu, reserved;          // index
 };
@@ -31,14 +31,17 @@ struct rpl_kernel_answer {
   uint32_t id, block_count, probe_count, vgpr_rows, agpr_rows, depends_on_order;
   uint32_t wave_size, mode, system_sgprs, work_item_id_dims, work_item_id_rows;
   uint32_t static_scratch_bytes, static_lds_bytes, kernarg_bytes;
-  uint32_t properties, user_sgprs, preload_offset, preload_dwords, cooperative, is_final /* optimised already */;
+  uint32_t properties, user_sgprs, preload_offset, preload_dwords;
+  uint32_t cooperative;            // 0, or 1 + offset of the address of the grid's barrier in the arguments, zero in other launches
+  uint32_t is_final;               // optimised already
 };
 
 // Executions of blocks so far; the answer is CODE_IS with a path (NUL) to better code, an empty path if there is none.
 // Then: uint64_t[block_count].
 struct rpl_hot_blocks { uint32_t id, block_count; };
 
-// A fault, to be explained. Then: struct rpl_fault. The answer is TEXT_IS: lines for stderr.
+// A fault, to be explained. Then: struct rpl_fault, uint64_t[][2] with begin and end of the memory next to the first address. The answer
+// is TEXT_IS: lines for stderr.
 struct rpl_fault_report { uint32_t id, queue; uint64_t dispatch; uint32_t grid[3], block[3]; uint64_t max_instructions; };
 
 // A dispatch whose duration is wanted; the answer is DURATION_IS. Then, all of it little-endian and without padding:
