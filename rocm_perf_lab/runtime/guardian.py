@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _PARENT_ENDED = signal.SIGRTMIN + 5
+_ORDERS = {signal.SIGRTMIN + 6 + index: number for index, number in enumerate(FORWARDED)}
+"""Real-time signals with which the parent asks for a signal to the application. They are queued: an ordinary signal would be lost
+if the guardian has not yet handled its copy of a signal to its process group."""
 SENT_BY_KERNEL = 0x80
 """`si_code` of signals that the terminal sent."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -108,8 +111,9 @@ class Guardian:
 
     def forward(self, number: int) -> None:
         """Send a signal to the application."""
+        order = next(order for order, forwarded in _ORDERS.items() if forwarded == number)
         with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+            os.kill(self.pid, order)
 
     def has_ended(self) -> bool:
         """Return whether the guardian has ended, and with it the application."""
@@ -130,7 +134,8 @@ class Guardian:
     def cancel(self) -> None:
         """Kill the processes of the application if the guardian still runs."""
         if self.pid:
-            self.forward(_PARENT_ENDED)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, _PARENT_ENDED)
             self.close()
 
 
@@ -139,7 +144,7 @@ class _GuardianProcess:
 
     def __init__(self, start: ApplicationStart, watched: frozenset[signal.Signals], parent: int, report: int) -> None:
         self._start = start
-        self._watched = watched | {signal.SIGCHLD, _PARENT_ENDED}
+        self._watched = {*watched, signal.SIGCHLD, _PARENT_ENDED, *_ORDERS}
         self._parent = parent
         self._report = report
         self._application = 0
@@ -194,10 +199,12 @@ class _GuardianProcess:
         return signal.sigtimedwait(self._watched, max(0.0, self._deadline - time.monotonic()))
 
     def _handle(self, received: signal.struct_siginfo) -> None:
-        number = received.si_signo
-        by_terminal = received.si_code == SENT_BY_KERNEL
-        if number == signal.SIGCHLD or not (by_terminal or received.si_pid == self._parent):
-            return  # this process got its copy of a signal to the group, which the parent forwards
+        number = _ORDERS.get(received.si_signo)
+        by_terminal = number is None and received.si_code == SENT_BY_KERNEL and received.si_signo in FORWARDED
+        if by_terminal:
+            number = signal.Signals(received.si_signo)
+        if number is None:
+            return  # SIGCHLD, or a copy of a signal to the process group, which the parent forwards
         if number == signal.SIGINT and self._is_second_interrupt():
             _say("interrupted twice: the application is killed")
             os.kill(self._application, signal.SIGKILL)
