@@ -10,7 +10,11 @@ from rocm_perf_lab.emulator.c_library import CLibrary, build_library
 from rocm_perf_lab.toolchain.hsa_headers import HSA_HEADERS, find_hsa_headers
 
 DRIVER_SOURCES = Path(__file__).parent / "driver"
-_FLAGS = ("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread")
+# Interposed functions are declared with arguments that are never null, but applications pass null: their checks have to stay.
+_FLAGS = (
+    *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks"),
+    *("-shared", "-fPIC", "-pthread"),
+)
 _EXPORTS = DRIVER_SOURCES / "exports.map"
 _LINK = ("-lm", "-lpthread", "-ldl", f"-Wl,--version-script={_EXPORTS}")
 _OLDEST_GLIBC = "2.28"
