@@ -6,6 +6,9 @@ import ctypes
 import errno
 import mmap
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,14 +32,14 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
 
 @dataclass
 class HostPages:
-    """Anonymous pages of this process."""
+    """Private anonymous pages of this process."""
 
     count: int
     memory: mmap.mmap = field(init=False)
     address: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.memory = mmap.mmap(-1, self.count * PAGE)
+        self.memory = mmap.mmap(-1, self.count * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def page(self, index: int) -> int:
@@ -217,6 +220,14 @@ def _runs(accessible: list[bool], base: int) -> list[tuple[int, int]]:
     return runs
 
 
+def _has_userfaultfd() -> bool:
+    number, user_mode_only = 323, 1
+    descriptor = ctypes.CDLL(None).syscall(number, os.O_CLOEXEC | user_mode_only)
+    if descriptor >= 0:
+        os.close(descriptor)
+    return bool(descriptor >= 0)
+
+
 class TestHostMemory:
     """Registration of the host's memory, and XNACK."""
 
@@ -235,6 +246,52 @@ class TestHostMemory:
         assert user.memory[5] == 7
         assert place.memory[6] == 8
         driver.unmap(block.handle, 0)
+        driver.free(block.handle)
+
+    @pytest.mark.skipif(not _has_userfaultfd(), reason="userfaultfd() is not allowed here")
+    def test_no_store_is_lost_while_pages_move(self, driver: Driver) -> None:
+        """A thread counts in a page while it and 2,000 others move: each count is there afterwards."""
+        user, place = HostPages(2001), HostPages(2001)
+        user.memory[:] = bytes([1]) * len(user.memory)
+        counter = ctypes.c_uint64.from_address(user.address)
+        counter.value = 0
+        stop = threading.Event()
+
+        def count() -> int:
+            expected = 0
+            while not stop.is_set():
+                for _ in range(1000):
+                    expected += 1
+                    counter.value += 1
+            return expected
+
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(count)
+            time.sleep(0.05)
+            block = driver.allocate(2001 * PAGE, address=place.address, flags=USERPTR, user=user.address)
+            time.sleep(0.05)
+            stop.set()
+            expected = counting.result(timeout=10)
+
+        assert expected > 1000
+        assert counter.value == expected
+        assert place.memory[:8] == expected.to_bytes(8, "little")
+        assert place.memory[8:] == bytes([1]) * (len(place.memory) - 8)
+        driver.free(block.handle)
+
+    def test_child_has_a_copy_of_moved_pages(self, driver: Driver) -> None:
+        user, place = HostPages(1), HostPages(1)
+        user.memory[:3] = b"abc"
+        block = driver.allocate(PAGE, address=place.address, flags=USERPTR, user=user.address)
+        child = os.fork()
+        if child == 0:
+            is_copy = user.memory[:3] == b"abc"
+            user.memory[:3] = b"xyz"
+            os._exit(0 if is_copy else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert user.memory[:3] == b"abc"
+        user.memory[0] = ord("d")
+        assert place.memory[:3] == b"dbc"
         driver.free(block.handle)
 
     def test_shared_file_at_a_second_address(self, driver: Driver, tmp_path: Path) -> None:
@@ -279,21 +336,26 @@ class TestHostMemory:
 
     def test_xnack_makes_host_memory_accessible_at_a_fault(self, tmp_path: Path) -> None:
         driver = Driver.load(tmp_path)
-        pages = HostPages(64)
+        pages = HostPages(2048)
         assert driver.library.drv_memory_fault_in(ctypes.c_uint64(pages.address)) == 0
         assert driver.xnack(-1) == 0
         assert driver.xnack(1) == 1
 
+        def is_accessible(page: int) -> bool:
+            return any(begin <= pages.page(page) < end for begin, end in driver.ranges())
+
         assert driver.library.drv_memory_fault_in(ctypes.c_uint64(pages.page(3) + 5)) == 1
-        ranges = driver.ranges()
+        assert [is_accessible(page) for page in (0, 3, 1023, 2047)] == [True] * 4
         assert driver.library.drv_memory_fault_in(ctypes.c_uint64(PAGE)) == 0
 
-        assert any(begin <= pages.address and pages.page(64) <= end for begin, end in ranges)
-        ctypes.CDLL(None).munmap(ctypes.c_void_p(pages.address), ctypes.c_size_t(64 * PAGE))
-        assert not any(begin <= pages.page(3) < end for begin, end in driver.ranges())
-        # The pages are gone: this object may not unmap what is at their address later.
-        ctypes.CDLL(None).mmap.restype = ctypes.c_void_p
-        ctypes.CDLL(None).mmap(ctypes.c_void_p(pages.address), ctypes.c_size_t(64 * PAGE), 3, 0x32, -1, ctypes.c_long(0))
+        # The host gives back the second half: 4 MiB.
+        library = ctypes.CDLL(None)
+        library.munmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE))
+        after = [is_accessible(page) for page in (3, 2047)]
+        library.mmap.restype = ctypes.c_void_p
+        library.mmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE), 3, 0x32, -1, ctypes.c_long(0))
+
+        assert after == [True, False]
 
     def test_xnack_is_refused_where_a_gpu_cannot_do_it(self, tmp_path: Path) -> None:
         driver = Driver.load(tmp_path, xnack=False)

@@ -32,6 +32,7 @@ static int same(const struct drv_file_key *a, const struct drv_file_key *b) {
 }
 
 static void after_fork_in_child(void) {
+  drv_memory_copy_for_child();
   if (memory_file >= 0) {
     stale[stale_count++ % STALE_FILES] = key;
     close(memory_file);
@@ -64,7 +65,7 @@ static int create_file(void) {
   }
   if (!has_handlers) {
     has_handlers = 1;
-    pthread_atfork(drv_memory_before_fork, NULL, after_fork_in_child);
+    pthread_atfork(drv_memory_before_fork, drv_memory_after_fork_in_parent, after_fork_in_child);
   }
   return fd;
 }

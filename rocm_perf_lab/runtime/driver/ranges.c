@@ -15,7 +15,8 @@ struct segment {
 };
 pthread_mutex_t drv_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments;
-static uint64_t segment_count, capacity, faulted_count;
+static uint64_t segment_count, capacity;
+static int has_faulted;
 static _Atomic uint64_t version = 1;
 static struct drv_ranges *newest;      // holds one user itself
 
@@ -118,7 +119,7 @@ int drv_ranges_add_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end
     else
       segments[i].bits |= kind == RPL_RANGE_SVM ? IS_SVM : IS_FAULTED;
   }
-  faulted_count += kind == RPL_RANGE_FAULTED;
+  has_faulted |= kind == RPL_RANGE_FAULTED;
   tidy(begin, end);
   version++;
   return 0;
@@ -139,23 +140,34 @@ void drv_ranges_remove_locked(enum drv_range_kind kind, uint64_t begin, uint64_t
   version++;
 }
 
+// Drops what is not mapped in [begin, end), in units of large pages.
+static void drop_part(uint64_t begin, uint64_t end) {
+  if (drv_is_mapped(begin, end))
+    return;
+  if (end - begin <= RPL_LARGE_PAGE_BYTES) {
+    drv_ranges_remove_locked(RPL_RANGE_FAULTED, begin, end);
+    return;
+  }
+  uint64_t middle = (begin + (end - begin) / 2) & ~(uint64_t)(RPL_PAGE_BYTES - 1);
+  drop_part(begin, middle);
+  drop_part(middle, end);
+}
+
 // Memory that came in by page faults disappears with the host's mapping, which nobody announces.
 static void drop_unmapped(void) {
-  if (!faulted_count)
+  if (!has_faulted)
     return;
-  int changed = 0;
-  for (uint64_t i = 0; i < segment_count; i++)
-    if ((segments[i].bits & IS_FAULTED) && !drv_is_mapped(segments[i].begin, segments[i].end)) {
-      segments[i].bits &= ~(uint32_t)IS_FAULTED;
-      changed = 1;
-    }
-  if (!changed)
-    return;
-  tidy(0, UINT64_MAX);
-  faulted_count = 0;
-  for (uint64_t i = 0; i < segment_count; i++)
-    faulted_count += (segments[i].bits & IS_FAULTED) != 0;
-  version++;
+  uint64_t at = 0;
+  int is_left = 0;
+  for (uint64_t i; (i = find(at)) < segment_count;) {
+    struct segment segment = segments[i];
+    at = segment.end;
+    if (!(segment.bits & IS_FAULTED))
+      continue;
+    is_left = 1;
+    drop_part(segment.begin, segment.end);
+  }
+  has_faulted = is_left;
 }
 
 static void put(struct drv_ranges *ranges) {
@@ -207,7 +219,8 @@ void drv_ranges_put(const struct drv_ranges *ranges) {
 uint64_t drv_ranges_version(void) { return version; }
 
 void drv_ranges_forget(void) {
-  segment_count = faulted_count = capacity = 0;
+  segment_count = capacity = 0;
+  has_faulted = 0;
   segments = NULL;     // not freed: another thread may have been moving it, or using the snapshot
   newest = NULL;
   version++;

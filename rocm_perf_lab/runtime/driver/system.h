@@ -80,10 +80,14 @@ int drv_places_remove(const struct drv_place *place); // the one with this addre
 // Mappings that DRM makes for a GPU: part of a storage at an address. 0 or an errno.
 int drv_memory_place(struct drv_storage *storage, uint64_t offset, uint64_t size, uint64_t address, uint32_t gpu);
 int drv_memory_displace(uint64_t address, uint64_t size, uint32_t gpu);
-void drv_memory_before_fork(void);                    // user.c
 void drv_memory_after_fork_in_child(void);
 void drv_places_forget(void);
-int drv_user_alias(uint64_t user, uint64_t size, uint64_t address);  // user.c: the same pages at a second address; 0 or an errno
+
+// ---- user.c ----
+int drv_user_alias(uint64_t user, uint64_t size, uint64_t address);  // the same pages at a second address; 0 or an errno
+void drv_memory_before_fork(void);
+void drv_memory_after_fork_in_parent(void);
+void drv_memory_copy_for_child(void);                                // first thing in the child
 
 // ---- sharing.c: dmabufs and IPC handles ----
 int drv_share_export(struct drv_storage *storage, int flags);       // a dmabuf descriptor, or -errno
