@@ -51,15 +51,16 @@ static int is_known(const uint8_t *content, uint64_t bytes) {
   return 0;
 }
 
-// Takes the content over.
-static void add(const uint8_t *content, uint64_t bytes, int is_mapped) {
+// Takes the content over. Returns whether it did.
+static int add(const uint8_t *content, uint64_t bytes, int is_mapped) {
   struct file *file = malloc(sizeof *file);
-  if (!file) return;
+  if (!file) return 0;
   *file = (struct file){files, content, bytes, is_mapped};
   files = file;
-  if (is_mapped) return;
+  if (is_mapped) return 1;
   copied += bytes;
   while (copied > KEPT_BYTES) drop_oldest_copy();
+  return 1;
 }
 
 void drv_elf_add(const void *code, uint64_t bytes) {
@@ -67,7 +68,7 @@ void drv_elf_add(const void *code, uint64_t bytes) {
   pthread_mutex_lock(&lock);
   if (!is_known(code, bytes)) {
     uint8_t *copy = malloc(bytes);
-    if (copy) add(memcpy(copy, code, bytes), bytes, 0);
+    if (copy && !add(memcpy(copy, code, bytes), bytes, 0)) free(copy);
   }
   pthread_mutex_unlock(&lock);
 }
@@ -79,8 +80,7 @@ void drv_elf_add_file(int file) {
   void *content = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
   if (content == MAP_FAILED) return;
   pthread_mutex_lock(&lock);
-  int keeps = is_code(content, bytes) && !is_known(content, bytes);
-  if (keeps) add(content, bytes, 1);
+  int keeps = is_code(content, bytes) && !is_known(content, bytes) && add(content, bytes, 1);
   pthread_mutex_unlock(&lock);
   if (!keeps) munmap(content, bytes);
 }

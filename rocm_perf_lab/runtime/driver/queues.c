@@ -48,6 +48,7 @@ void drv_queues_forget(void) {
   drv_kernels_forget();
   drv_service_forget();
   drv_elf_forget();
+  drv_timing_forget();
 }
 
 // ---- waiting ----
