@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.runtime.device_files import device_files
 from rocm_perf_lab.runtime.driver_build import build_driver
-from rocm_perf_lab.runtime.emulated_clock import EmulatedClock
 from rocm_perf_lab.runtime.guardian import FORWARDED, SENT_BY_KERNEL, ApplicationStart, Guardian
 from rocm_perf_lab.runtime.rocm_root import enter_root
 from rocm_perf_lab.runtime.service import TranslationService
@@ -83,6 +82,10 @@ class ApplicationRun:
     """Profile of the dispatches."""
     timeout_s: float = math.inf
     """Time after which the application is ended."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the application gets besides those of this process."""
+    shared: tuple[Path, ...] = ()
+    """Directories of this machine that an application in a root sees, besides the working directory and this Python."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def run_application(run: ApplicationRun) -> ApplicationResult:
         service = TranslationService(
             session.socket,
             [gpu.target for gpu in run.gpus],
-            EmulatedClock(run.gpus[0].target) if run.recorder is None else run.recorder.clock,
+            None if run.recorder is None else run.recorder.clock,
         )
         try:
             with service:
@@ -157,14 +160,21 @@ def _settings(run: ApplicationRun) -> dict[str, int | str]:
 def _command(run: ApplicationRun, session: Session, driver: Path) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the command line and the environment with which the application starts."""
     environment = dict(os.environ)
-    variables = session.variables(driver, environment)
+    variables = {**run.variables, **session.variables(driver, environment | run.variables)}
     if run.xnack:
         variables[_XNACK_VARIABLE] = "1"
     if run.root is None:
         return run.command, environment | variables
-    shared = [cache_dir(), driver.parent, session.directory]
+    shared = [cache_dir(), driver.parent, session.directory, *run.shared, *_python_directories()]
     inside = enter_root(run.root, run.command, shared=shared, working_directory=Path.cwd(), environment=variables)
     return tuple(inside), environment
+
+
+def _python_directories() -> Iterator[Path]:
+    """Yield the directories of this Python and of this package, so that rocm-perf itself runs inside a root."""
+    yield Path(sys.prefix)
+    yield Path(sys.base_prefix)
+    yield Path(__file__).parents[2]
 
 
 def _host() -> HostFacts:

@@ -191,15 +191,6 @@ class DetailedDispatch:
         )
 
 
-def record_kernel(message: bytes | bytearray | memoryview) -> int:
-    """Return the number of the kernel that a message about a dispatch names.
-
-    Raises:
-        RecordError: The message is too short.
-    """
-    return int(_Reader(message).structure(DispatchHeader).id)
-
-
 @dataclass(frozen=True)
 class RecordedProcess:
     """A process of the application; times are nanoseconds of the emulated GPU."""

@@ -87,9 +87,21 @@ class EmulatedGpu:
             "xnack": int(self.xnack),
             "vector_line_bytes": self.target.caches.vector_l1_line_bytes,
             "lds_bytes": self.target.lds_pool.max_per_workgroup_bytes,
+            **_times(self.target),
             "architecture": self.target.architecture,
             "name": self.name,
         }
+
+
+def _times(target: Target) -> dict[str, int]:
+    """Return the settings for rough durations; none without a timing model."""
+    timing = target.timing
+    if timing is None:
+        return {}
+    return {
+        "launch_ns": round(timing.launch_overhead_ns + timing.dispatch_record_ns),
+        "memory_gb_per_s": round(timing.achievable_dram_gb_per_s),
+    }
 
 
 def emulated_gpus(target: Target, count: int) -> tuple[EmulatedGpu, ...]:

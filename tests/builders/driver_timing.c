@@ -10,12 +10,13 @@ typedef void (*answer_callback)(const void *message, uint64_t bytes, struct rpl_
 static struct drv_settings settings;
 static answer_callback answers;
 
-void test_set_up(const char *session, uint32_t compute_units, uint32_t xcds, uint32_t vector_line_bytes, uint32_t records,
-                 answer_callback callback) {
+void test_set_up(const char *session, uint32_t compute_units, uint32_t xcds, uint32_t vector_line_bytes, uint32_t clock_mhz,
+                 uint32_t launch_ns, uint32_t memory_gb_per_s, uint32_t records, answer_callback callback) {
   strncpy(settings.session, session, sizeof settings.session - 1);
   settings.gpu_count = 1;
   settings.gpus[0] = (struct drv_gpu){
-      .gpu_id = RPL_FIRST_GPU_ID, .node = 1, .compute_units = compute_units, .xcds = xcds, .vector_line_bytes = vector_line_bytes};
+      .gpu_id = RPL_FIRST_GPU_ID, .node = 1, .compute_units = compute_units, .xcds = xcds, .vector_line_bytes = vector_line_bytes,
+      .clock_mhz = clock_mhz, .launch_ns = launch_ns, .memory_gb_per_s = memory_gb_per_s};
   settings.records = records;
   answers = callback;
 }

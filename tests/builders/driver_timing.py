@@ -87,6 +87,8 @@ class TimedDriver:
             target.compute_units,
             target.xcds,
             target.caches.vector_l1_line_bytes,
+            target.max_clock_mhz,
+            *_times(target),
             int(records),
             self._callback,
         )
@@ -165,6 +167,14 @@ class TimedDriver:
         kernel, counters = self._kernel, self.clock.counters
         content = self.clock.answer(ctypes.string_at(message, count), lambda one: estimated(one, kernel, self._target, counters))
         answer[0] = DurationAnswer.from_buffer_copy(content)
+
+
+def _times(target: Target) -> tuple[int, int]:
+    """Return the duration of an empty dispatch in ns, and the bandwidth of memory in GB/s; 0 and 0 without a timing model."""
+    timing = target.timing
+    if timing is None:
+        return 0, 0
+    return round(timing.launch_overhead_ns + timing.dispatch_record_ns), round(timing.achievable_dram_gb_per_s)
 
 
 def _ranges(registry: ctypes.Array[AllocationEntry]) -> ctypes.Structure:

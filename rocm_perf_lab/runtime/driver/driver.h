@@ -23,6 +23,8 @@ struct drv_gpu {
   uint32_t xnack;                 // can recover from page faults: the mode is set per process
   uint32_t vector_line_bytes;     // of the vector L1: 64 or 128 (gpu.i.vector_line_bytes; default 128)
   uint32_t lds_bytes;             // a workgroup may use
+  uint32_t launch_ns;             // duration of an empty dispatch; 0: the GPU has no timing model, and dispatches no times
+  uint32_t memory_gb_per_s;       // achieved by kernels
   uint64_t memory_bytes;
   char architecture[16], name[64];
 };
@@ -35,7 +37,7 @@ struct drv_settings {
   int64_t max_instructions;       // of one dispatch; 0: no limit
   uint32_t max_seconds;           // of one dispatch, wall time; 0: no limit
   uint32_t heartbeat_seconds;     // print a line about a dispatch that runs longer; 0: never
-  uint32_t records;               // send a record of every dispatch to the service
+  uint32_t records;               // write a record of every dispatch, with durations of the timing model; else these are rough
   uint32_t trace;                 // 0..3: log of the driver's calls on stderr
 };
 // NULL in a process without a session: every interposed function then only forwards.
@@ -116,7 +118,7 @@ struct drv_work {
   const struct rpl_counters *counters;
   uint64_t instructions;          // of all wavefronts
 };
-// Before a dispatch. If the service has to estimate its duration, sets `launch`'s sampled workgroups, traces and counts, which all
+// Before a dispatch. If the service has to estimate its duration (only with records), sets `launch`'s sampled workgroups, traces and counts, which all
 // threads share. Never fails: a dispatch without memory for traces is not traced.
 struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gpu_id, uint32_t queue_id, struct rpl_launch *launch,
                                     const struct drv_ranges *ranges, uint32_t threads);

@@ -14,6 +14,8 @@ enum {
 };
 // Difference of the logarithms of work from the nearest estimate, beyond which the next dispatch is estimated.
 static const double FAR = 0.3;
+// Of a compute unit, on average over kernels.
+static const double RESIDENT_WAVES = 16, ISSUED_PER_CLOCK = 1, CLOCKS_PER_INSTRUCTION = 12;
 
 // All of it is compared, so that padding must be zero.
 struct key { const struct drv_kernel *kernel; uint32_t grid[3], block[3], remainder[3], lds_bytes; };
@@ -43,17 +45,12 @@ static double groups_of(const struct rpl_launch *launch) {
   return (double)launch->grid[0] * launch->grid[1] * launch->grid[2];
 }
 
-// Without records, times of similar grids are close enough: geometries are equal if the logarithms of their sizes are.
-static struct key key_of(const struct drv_kernel *kernel, const struct rpl_launch *launch, int by_class) {
+static struct key key_of(const struct drv_kernel *kernel, const struct rpl_launch *launch) {
   struct key key;
   memset(&key, 0, sizeof key);
   key.kernel = kernel;
   memcpy(key.block, launch->block, sizeof key.block);
   key.lds_bytes = launch->lds_bytes;
-  if (by_class) {
-    key.grid[0] = (uint32_t)ilogb(groups_of(launch));
-    return key;
-  }
   memcpy(key.grid, launch->grid, sizeof key.grid);
   memcpy(key.remainder, launch->remainder, sizeof key.remainder);
   return key;
@@ -118,8 +115,8 @@ static struct drv_family *found_or_created(const struct key *key, double groups)
   return family;
 }
 
-struct drv_family *drv_family_of(const struct drv_kernel *kernel, const struct rpl_launch *launch, int by_class, int *wanted) {
-  struct key key = key_of(kernel, launch, by_class);
+struct drv_family *drv_family_of(const struct drv_kernel *kernel, const struct rpl_launch *launch, int *wanted) {
+  struct key key = key_of(kernel, launch);
   pthread_mutex_lock(&table.lock);
   struct drv_family *family = found_or_created(&key, groups_of(launch));
   *wanted = family && (!family->count || family->wants_another);
@@ -165,6 +162,19 @@ uint64_t drv_family_scaled(struct drv_family *family, const struct drv_amount *a
   }
   pthread_mutex_unlock(&table.lock);
   return duration;
+}
+
+// The longest of: issuing the instructions of a compute unit, moving the bytes, and the wavefronts of a compute unit in rounds of
+// those that are resident.
+uint64_t drv_rough_duration(const struct drv_gpu *gpu, const struct rpl_launch *launch, const struct drv_amount *amount) {
+  double groups = groups_of(launch), clocks_per_ns = gpu->clock_mhz / 1000.0;
+  double items = (double)launch->block[0] * launch->block[1] * launch->block[2];
+  double waves = ceil(items / launch->wave_size) * groups, per_wave = amount->instructions / fmax(waves, 1);
+  double rounds = ceil(waves / amount->units / RESIDENT_WAVES);
+  double issue = amount->instructions / amount->units / ISSUED_PER_CLOCK / clocks_per_ns;
+  double latency = rounds * per_wave * CLOCKS_PER_INSTRUCTION / clocks_per_ns;
+  double memory = gpu->memory_gb_per_s ? amount->bytes / gpu->memory_gb_per_s : 0;
+  return gpu->launch_ns + (uint64_t)llround(fmax(fmax(issue, latency), memory));
 }
 
 void drv_families_forget(void) { pthread_mutex_init(&table.lock, NULL); }

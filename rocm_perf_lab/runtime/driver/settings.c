@@ -26,7 +26,8 @@ static const struct number of_gpu[] = {
     {"id", offsetof(struct drv_gpu, gpu_id), 4}, NUMBER(drv_gpu, node), NUMBER(drv_gpu, render_minor), NUMBER(drv_gpu, device_id),
     NUMBER(drv_gpu, family_id), NUMBER(drv_gpu, compute_units), NUMBER(drv_gpu, xcds), NUMBER(drv_gpu, wave_size),
     NUMBER(drv_gpu, clock_mhz), NUMBER(drv_gpu, memory_clock_mhz), NUMBER(drv_gpu, memory_bytes), NUMBER(drv_gpu, xnack),
-    NUMBER(drv_gpu, vector_line_bytes), NUMBER(drv_gpu, lds_bytes)};
+    NUMBER(drv_gpu, vector_line_bytes), NUMBER(drv_gpu, lds_bytes), NUMBER(drv_gpu, launch_ns),
+    NUMBER(drv_gpu, memory_gb_per_s)};
 
 static void store(void *structure, const struct number *numbers, size_t count, const char *name, const char *value) {
   for (size_t i = 0; i < count; i++) {

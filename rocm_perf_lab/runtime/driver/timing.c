@@ -15,8 +15,8 @@ struct drv_timing {
   struct rpl_dispatch_entry entry;
 };
 
-// Set once the service has answered that the target has no timing model.
-static atomic_int has_no_times;
+// Set once the service has refused to estimate a duration: all further ones are rough.
+static atomic_int is_unavailable;
 
 static uint32_t index_of(const struct drv_gpu *gpu) { return (uint32_t)(gpu - drv_settings()->gpus); }
 
@@ -33,9 +33,9 @@ struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gp
   memcpy(timing->entry.grid, launch->grid, sizeof timing->entry.grid);
   memcpy(timing->entry.block, launch->block, sizeof timing->entry.block);
   memcpy(timing->entry.remainder, launch->remainder, sizeof timing->entry.remainder);
-  if (atomic_load_explicit(&has_no_times, memory_order_relaxed)) return timing;
+  if (!drv_settings()->records || !gpu->launch_ns || atomic_load_explicit(&is_unavailable, memory_order_relaxed)) return timing;
   int wanted = 0;
-  timing->family = drv_family_of(kernel, launch, !drv_settings()->records, &wanted);
+  timing->family = drv_family_of(kernel, launch, &wanted);
   if (wanted) timing->detail = drv_detail_create(launch, gpu->xcds, ranges, threads);
   return timing;
 }
@@ -59,11 +59,10 @@ static struct drv_amount amount_of(const struct drv_timing *timing, const struct
 static uint64_t estimated(struct drv_timing *timing, uint64_t dispatch_number, const struct drv_work *work) {
   struct drv_estimate estimate = {.amount = amount_of(timing, work)};
   if (drv_detail_ask(timing->detail, timing->kernel, timing->launch, timing->entry.gpu, timing->entry.queue, dispatch_number, work,
-                     &estimate.duration_ns, &estimate.fixed_ns, &estimate.record))
-    return 0;
-  if (!estimate.duration_ns) {
-    atomic_store(&has_no_times, 1);
-    return 0;
+                     &estimate.duration_ns, &estimate.fixed_ns, &estimate.record) ||
+      !estimate.duration_ns) {
+    atomic_store(&is_unavailable, 1);
+    return drv_rough_duration(timing->gpu, timing->launch, &estimate.amount);
   }
   timing->entry.record = estimate.record;
   drv_family_add(timing->family, &estimate);
@@ -76,9 +75,10 @@ uint64_t drv_timing_end(struct drv_timing *timing, uint64_t dispatch_number, con
   timing->entry.dispatch = dispatch_number;
   if (work && timing->detail) {
     duration = estimated(timing, dispatch_number, work);
-  } else if (work && timing->family) {
+  } else if (work && timing->gpu->launch_ns) {
     struct drv_amount amount = amount_of(timing, work);
-    duration = drv_family_scaled(timing->family, &amount, &timing->entry.record);
+    if (timing->family) duration = drv_family_scaled(timing->family, &amount, &timing->entry.record);
+    if (!timing->entry.record) duration = drv_rough_duration(timing->gpu, timing->launch, &amount);
   }
   if (work && drv_settings()->records) timing->entry.counts = drv_records_counts(timing->kernel, work);
   drv_detail_free(timing->detail);
@@ -109,7 +109,7 @@ void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, u
 }
 
 void drv_timing_forget(void) {
-  atomic_store(&has_no_times, 0);
+  atomic_store(&is_unavailable, 0);
   drv_families_forget();
   drv_records_forget();
 }
