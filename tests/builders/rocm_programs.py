@@ -96,4 +96,4 @@ class CheckResults:
 def checks_of(name: str) -> list[str]:
     """Return the names of the checks of a program, from its `main`."""
     text = (SOURCES / f"{name}.hip").read_text(encoding="utf-8")
-    return re.findall(r'\{"(\w+)", \w+\}', text)
+    return re.findall(r'[{ ]\{"(\w+)", [\w<> ]+\}', text)

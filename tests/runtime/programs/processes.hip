@@ -47,60 +47,69 @@ void fork_after_use() {
   expect_success(child);
   use_device(7);
 }
-void start_itself() {
-  use_device(8);
+// Starts this program again for one check; the file descriptors of `pipe_to_child` are 100 (read) and, of the other, 101 (write).
+static pid_t start_check(const char* name, const int* to_child = nullptr, const int* to_parent = nullptr) {
   fflush(stdout);
   pid_t child = fork();
-  if (!child) {
-    execl("/proc/self/exe", "processes", "use", static_cast<char*>(nullptr));
-    _exit(9);
+  if (child) return child;
+  if (to_child) {
+    dup2(to_child[0], 100), dup2(to_parent[1], 101);
+    for (const int* ends : {to_child, to_parent}) close(ends[0]), close(ends[1]);
   }
-  expect_success(child);
+  execl("/proc/self/exe", "processes", name, static_cast<char*>(nullptr));
+  _exit(9);
+}
+void start_itself() {
+  use_device(8);
+  expect_success(start_check("use"));
   use_device(9);
 }
 void use() { use_device(10); }
-// Memory of the parent is changed by a kernel of the child, and the other way round.
+// A kernel of each process changes memory of the first one.
+void open_memory() {
+  hipIpcMemHandle_t handle;
+  read_all(100, &handle, sizeof handle);
+  int* x;
+  HIP(hipIpcOpenMemHandle(reinterpret_cast<void**>(&x), handle, hipIpcMemLazyEnablePeerAccess));
+  EQUAL(to_host(x, 64)[5], 20);
+  add<<<1, 64>>>(x, 2);
+  HIP(hipDeviceSynchronize());
+  char done = 1;
+  write_all(101, &done, 1);
+  read_all(100, &done, 1);
+  EQUAL(to_host(x, 64)[63], 122);
+  HIP(hipIpcCloseMemHandle(x));
+}
 void memory_handles() {
-  int down[2], up[2];
-  EQUAL(pipe(down), 0);
-  EQUAL(pipe(up), 0);
-  pid_t child = start_child([&] {
-    hipIpcMemHandle_t handle;
-    read_all(down[0], &handle, sizeof handle);
-    int* x;
-    HIP(hipIpcOpenMemHandle(reinterpret_cast<void**>(&x), handle, hipIpcMemLazyEnablePeerAccess));
-    EQUAL(to_host(x, 64)[5], 20);
-    add<<<1, 64>>>(x, 2);
-    HIP(hipDeviceSynchronize());
-    char done = 1;
-    write_all(up[1], &done, 1);
-    read_all(down[0], &done, 1);
-    EQUAL(to_host(x, 64)[63], 122);
-    HIP(hipIpcCloseMemHandle(x));
-  });
+  int to_child[2], to_parent[2];
+  EQUAL(pipe(to_child) + pipe(to_parent), 0);
+  pid_t child = start_check("open_memory", to_child, to_parent);
+  close(to_child[0]), close(to_parent[1]);
   int* x = to_device(std::vector<int>(64, 20));
   hipIpcMemHandle_t handle;
   HIP(hipIpcGetMemHandle(&handle, x));
-  write_all(down[1], &handle, sizeof handle);
+  write_all(to_child[1], &handle, sizeof handle);
   char done;
-  read_all(up[0], &done, 1);
+  read_all(to_parent[0], &done, 1);
   EQUAL(to_host(x, 64)[63], 22);
   add<<<1, 64>>>(x, 100);
   HIP(hipDeviceSynchronize());
-  write_all(down[1], &done, 1);
+  write_all(to_child[1], &done, 1);
   expect_success(child);
   HIP(hipFree(x));
 }
+void open_event() {
+  hipIpcEventHandle_t handle;
+  read_all(100, &handle, sizeof handle);
+  hipEvent_t event;
+  HIP(hipIpcOpenEventHandle(&event, handle));
+  HIP(hipEventSynchronize(event));
+}
 void event_handles() {
-  int down[2];
-  EQUAL(pipe(down), 0);
-  pid_t child = start_child([&] {
-    hipIpcEventHandle_t handle;
-    read_all(down[0], &handle, sizeof handle);
-    hipEvent_t event;
-    HIP(hipIpcOpenEventHandle(&event, handle));
-    HIP(hipEventSynchronize(event));
-  });
+  int to_child[2], to_parent[2];
+  EQUAL(pipe(to_child) + pipe(to_parent), 0);
+  pid_t child = start_check("open_event", to_child, to_parent);
+  close(to_child[0]), close(to_parent[1]);
   hipEvent_t event;
   HIP(hipEventCreateWithFlags(&event, hipEventInterprocess | hipEventDisableTiming));
   hipIpcEventHandle_t handle;
@@ -108,12 +117,13 @@ void event_handles() {
   int* x = to_device(std::vector<int>(64, 1));
   add<<<1, 64>>>(x, 1);
   HIP(hipEventRecord(event));
-  write_all(down[1], &handle, sizeof handle);
+  write_all(to_child[1], &handle, sizeof handle);
   expect_success(child);
 }
 
 int main(int argc, char** argv) {
-  if (argc == 2 && !strcmp(argv[1], "use")) return run_checks(argc, argv, {{"use", use}});
+  for (const Check& own : {Check{"use", use}, Check{"open_memory", open_memory}, Check{"open_event", open_event}})
+    if (argc == 2 && !strcmp(argv[1], own.name)) return run_checks(argc, argv, std::vector<Check>{own});
   // The first check must run before this process uses the device.
   return run_checks(argc, argv, {{"fork_before_use", fork_before_use}, {"memory_handles", memory_handles}, {"event_handles", event_handles},
                                  {"fork_after_use", fork_after_use}, {"start_itself", start_itself}});
