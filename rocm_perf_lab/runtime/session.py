@@ -66,6 +66,8 @@ class Session:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content, encoding="utf-8")
         for tree in trees:
+            for name in tree.empty:
+                (self.directory / name).mkdir(parents=True, exist_ok=True)
             for name, target in tree.links.items():
                 link = self.directory / name
                 link.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +106,11 @@ def open_session(parent: Path | None = None) -> Iterator[Session]:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
+
+
+def is_in_session() -> bool:
+    """Return whether this process runs under `rocm-perf run`, so that its GPUs are emulated."""
+    return SESSION_VARIABLE in os.environ
 
 
 def sessions_dir() -> Path:

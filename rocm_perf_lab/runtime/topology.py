@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
 
 TOPOLOGY = "sys/devices/virtual/kfd/kfd/topology"
+_PROCESSES = "sys/devices/virtual/kfd/kfd/proc"
 _GPU_SIMD_ID_BASE = 0x80001000
 _SIMD_IDS_PER_GPU = 0x10000
 _HIVE_ID = 0x52504C_4849564500
@@ -74,6 +75,8 @@ class FileTree:
     files: Mapping[str, str]
     links: Mapping[str, str] = field(default_factory=dict)
     """Target of each symbolic link, relative to the directory of the link."""
+    empty: tuple[str, ...] = ()
+    """Empty directories."""
 
 
 def topology(gpus: Sequence[EmulatedGpu], host: HostFacts) -> FileTree:
@@ -92,7 +95,7 @@ def topology(gpus: Sequence[EmulatedGpu], host: HostFacts) -> FileTree:
         files |= _directory(f"{TOPOLOGY}/nodes/{gpu.node}", _gpu_node(gpu, gpus, host))
     files["sys/devices/virtual/kfd/kfd/uevent"] = "MAJOR=236\nMINOR=0\nDEVNAME=kfd\n"
     files["sys/devices/virtual/kfd/kfd/dev"] = "236:0\n"
-    return FileTree(files, {"sys/class/kfd/kfd": "../../devices/virtual/kfd/kfd"})
+    return FileTree(files, {"sys/class/kfd/kfd": "../../devices/virtual/kfd/kfd"}, (_PROCESSES,))
 
 
 def capability(gpu: EmulatedGpu) -> int:

@@ -293,7 +293,7 @@ def test_children_that_outlive_the_application_are_ended(runs: Runs, tmp_path: P
     ended = runs.run(python(DEEP_TREE, str(tmp_path / "levels"), "exit"))
 
     assert (ended.returncode, ended.stdout) == (3, "ready\n")
-    assert "6 processes outlived the application" in ended.stderr
+    assert "terminated 6 processes that outlived the application" in ended.stderr
     assert (runs.directories(), runs.processes()) == ([], {})
 
 

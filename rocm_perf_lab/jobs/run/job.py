@@ -78,7 +78,9 @@ def _announcement(request: ApplicationRequest, target: Target, threads: int) -> 
 
 def _report(result: ApplicationResult, request: ApplicationRequest) -> None:
     if result.end.terminated:
-        _say(f"{result.end.terminated} processes outlived the application and have been terminated")
+        count = result.end.terminated
+        subject = "1 process" if count == 1 else f"{count} processes"
+        _say(f"terminated {subject} that outlived the application")
     if not result.loaded_driver:
         _say(
             f"the emulated GPU was not used: {request.command[0]} did not load the driver "
