@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -111,7 +110,7 @@ def run_application(run: ApplicationRun) -> ApplicationResult:
         session.write(_settings(run), [topology(run.gpus, _host()), device_files(run.gpus, _host().memory_bytes)])
         shares_group = _has_terminal()
         start = ApplicationStart(*_command(run, session, driver), before, shares_group)
-        guardian = Guardian(start, watched, lambda: shutil.rmtree(session.directory, ignore_errors=True))
+        guardian = Guardian(start, watched, session.remove)
         service = TranslationService(
             session.socket,
             [gpu.target for gpu in run.gpus],

@@ -28,6 +28,9 @@ SESSION_VARIABLE = "RPL_SESSION"
 _MOST_SOCKET_PATH_BYTES = 107
 """`sun_path` of a Unix socket has 108 bytes, with a terminating zero."""
 _SOCKET, _SETTINGS, _LOCK = "service.sock", "settings", "lock"
+_SHARED = "shared"
+"""Names of shared memory that AMD's libraries created; the driver lists them (shared_memory.c)."""
+_SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "run-"
 _RANDOM_BYTES = 6
 
@@ -73,6 +76,14 @@ class Session:
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(target)
 
+    def remove(self) -> None:
+        """Remove the directory, and shared memory that a killed process left behind."""
+        with suppress(OSError):
+            for name in (self.directory / _SHARED).read_text(encoding="utf-8").splitlines():
+                if "/" not in name:
+                    (_SHARED_MEMORY / name).unlink(missing_ok=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
     def variables(self, driver: Path, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that load the driver into an application.
 
@@ -101,10 +112,11 @@ def open_session(parent: Path | None = None) -> Iterator[Session]:
         directory.mkdir(mode=0o700)
         lock = _lock_file(directory / _LOCK)
         fcntl.flock(lock, fcntl.LOCK_EX)
+    session = Session(directory)
     try:
-        yield Session(directory)
+        yield session
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        session.remove()
         os.close(lock)
 
 
@@ -177,6 +189,6 @@ def _remove_leftovers(parent: Path) -> None:
             lock = _lock_file(directory / _LOCK)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(directory, ignore_errors=True)
+                Session(directory).remove()
             finally:
                 os.close(lock)

@@ -396,3 +396,21 @@ def test_a_preloaded_library_is_kept(runs: Runs) -> None:
     ended = runs.run(["sh", "-c", "echo $LD_PRELOAD"], LD_PRELOAD="libc.so.6")
 
     assert ended.stdout.endswith(".so:libc.so.6\n")
+
+
+def test_shared_memory_of_the_runtime_is_removed_and_that_of_the_application_kept(runs: Runs) -> None:
+    names = (f"hip_event-test-{os.getpid()}", f"application-test-{os.getpid()}")
+    program = f"""
+import ctypes, os
+for name in {names!r}:
+    assert ctypes.CDLL(None).shm_open(b"/" + name.encode(), os.O_CREAT | os.O_RDWR, 0o600) >= 0
+os.kill(os.getpid(), 9)
+"""
+    try:
+        ended = runs.run(python(program))
+        kept = [name for name in names if Path("/dev/shm", name).exists()]
+    finally:
+        Path("/dev/shm", names[1]).unlink(missing_ok=True)
+
+    assert ended.returncode == 137
+    assert kept == [names[1]]
