@@ -113,9 +113,15 @@ class TieredCode:
         return compile_program(self._program, self._helpers, optimised=optimised, cache_directory=self._directory)
 
 
-def first_choice(program: Program, directory: Path) -> frozenset[int]:
-    """Return the blocks to optimise before a kernel has run: all of a small one, else the choice of an earlier process."""
-    if len(program.instructions) <= hot_blocks.SMALL_PROGRAM:
+def first_choice(program: Program, directory: Path, small: int | None = None) -> frozenset[int]:
+    """Return the blocks to optimise before a kernel has run: all of a small one, else the choice of an earlier process.
+
+    Args:
+        program: Program of the kernel.
+        directory: Directory with the choices of earlier processes.
+        small: Instructions up to which a kernel is small; :data:`~rocm_perf_lab.emulator.hot_blocks.SMALL_PROGRAM` by default.
+    """
+    if len(program.instructions) <= (hot_blocks.SMALL_PROGRAM if small is None else small):
         return frozenset(range(len(program.blocks)))
     return hot_blocks.read_choice(choice_path(program, directory))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
@@ -105,7 +106,7 @@ class CodeImage:
         """
         kernels: tuple[KernelMetadata, ...] = ()
         if not self.is_raw:
-            kernels = code_object_of(self.elf, architecture).kernels
+            kernels = _kernels_of(self.elf, architecture)
         found = next((k for k in kernels if k.descriptor_address == self.descriptor_address), None)
         if found is None:
             found = _unnamed_kernel(self, architecture)
@@ -231,6 +232,12 @@ def _descriptor_of(content: bytes, architecture: str) -> KernelDescriptor:
         return parse_descriptor(content)
     described = kernel_code_of(content, "without a name", architecture).descriptor if architecture else None
     return described or parse_descriptor(content[:DESCRIPTOR_BYTES])
+
+
+@lru_cache(maxsize=4)
+def _kernels_of(elf: ElfFile, architecture: str) -> tuple[KernelMetadata, ...]:
+    """Return the kernels of a code object, which may have hundreds; requests for several of them follow each other."""
+    return code_object_of(elf, architecture).kernels
 
 
 def _unnamed_kernel(image: CodeImage, architecture: str) -> KernelMetadata:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.code_image import CodeImage, DescribedKernel
     from rocm_perf_lab.runtime.kernel_facts import KernelFacts
 
+SMALL_PROGRAM = 150
+"""Instructions up to which a kernel is optimised at once: applications launch many kernels, most of them rarely."""
 _KEPT_KERNELS = 16
 _FAR_BYTES = 16 << 20
 """Distance beyond which memory has nothing to do with an access."""
@@ -51,7 +53,7 @@ class TranslateJob:
         described = self.image.describe(self.architecture)
 
         def compile_one(program: Program) -> tuple[frozenset[int], Path]:
-            chosen = first_choice(program, self.directory) if self.optimised is None else self.optimised
+            chosen = first_choice(program, self.directory, SMALL_PROGRAM) if self.optimised is None else self.optimised
             return chosen, native_library(program, chosen, self.directory)
 
         program, (chosen, library) = compiled(described.decode(), compile_one)
