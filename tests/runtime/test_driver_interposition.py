@@ -226,3 +226,30 @@ print(hex(struct.unpack_from("I", device)[0]), struct.unpack_from("I", device, 1
 print(struct.unpack("QQQ", info(0x14, 24))[0] == 1 << 36, fails(info, 0x1D, 4, 3), fails(info, 0x7F, 4))
 """
         assert run(code, session).splitlines() == ["(3, 61) b'amdgpu'", "0x74a1 141 100000", "True ENOTSUP EINVAL"]
+
+    def test_memory_of_another_process_is_mapped_by_its_offset(self, session: Path) -> None:
+        """A child imports a dmabuf of its parent as a buffer object, and maps it through the render node."""
+        code = """
+import mmap
+def drm(node, number, direction, format, *values):
+    data = bytearray(struct.pack(format, *values))
+    fcntl.ioctl(node, direction << 30 | len(data) << 16 | ord("d") << 8 | number, data)
+    return struct.unpack(format, data)
+kfd = os.open("/dev/kfd", os.O_RDWR)
+handle, offset = ioctl(kfd, 0x16, "QQQQII", 0, 8192, 0, 0, 0x4242, 1 << 29 | 1)[2:4]
+dmabuf = ioctl(kfd, 0x24, "QIi", handle, os.O_CLOEXEC, 0)[2]
+node = os.open("/dev/dri/renderD128", os.O_RDWR)
+mmap.mmap(node, 8192, offset=offset)[4096:4102] = b"parent"
+child = os.fork()
+if child == 0:
+    node = os.open("/dev/dri/renderD128", os.O_RDWR)
+    object = drm(node, 0x2E, 3, "IIi", 0, 0, dmabuf)[0]
+    place = drm(node, 0x41, 3, "II", object, 0)
+    pages = mmap.mmap(node, 8192, offset=place[0] | place[1] << 32)
+    print(pages[4096:4102], fails(mmap.mmap, node, 8192, mmap.MAP_SHARED, 3, 0, (place[0] | place[1] << 32) + 4096), flush=True)
+    pages[:5] = b"child"
+    os._exit(0)
+os.waitpid(child, 0)
+print(mmap.mmap(node, 8192, offset=offset)[:5])
+"""
+        assert run(code, session).splitlines() == ["b'parent' EINVAL", "b'child'"]

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "drm.h"
 
@@ -99,15 +101,30 @@ int drv_gem_va(uint32_t gpu, uint32_t handle, uint32_t operation, uint64_t offse
   return error;
 }
 
-// Descriptors of a device map the process's own memory file. Memory of another process is not in it.
+// Descriptors of a device map the process's own memory file. Memory of another process is not in it: mmap() is told by the offset.
 int drv_gem_mmap(uint32_t handle, uint32_t gpu, uint64_t *offset) {
   struct drv_storage *storage = drv_gem_get(handle, gpu);
   if (!storage)
     return ENOENT;
-  int is_own = storage->file < 0;
-  *offset = storage->offset;
+  *offset = storage->file < 0 ? storage->offset : RPL_FOREIGN | (uint64_t)handle << RPL_FOREIGN_SHIFT;
   drv_storage_put(storage);
-  return is_own ? 0 : EACCES;
+  return 0;
+}
+
+void *drv_gem_map_foreign(uint32_t gpu, uint64_t offset, const struct drv_mapping_request *request) {
+  uint64_t inside = offset & ((UINT64_C(1) << RPL_FOREIGN_SHIFT) - 1);
+  struct drv_storage *storage = drv_gem_get((uint32_t)((offset - RPL_FOREIGN) >> RPL_FOREIGN_SHIFT), gpu);
+  int is_inside = storage && storage->file >= 0 && inside < storage->size && request->size <= storage->size - inside;
+  void *mapped = MAP_FAILED;
+  if (is_inside)
+    mapped = (void *)syscall(SYS_mmap, request->at, request->size, request->protection, request->flags, storage->file,
+                             storage->offset + inside);
+  else
+    errno = EINVAL;
+  drv_storage_put(storage);
+  if (mapped != MAP_FAILED)
+    madvise(mapped, request->size, MADV_DONTFORK);
+  return mapped;
 }
 
 // ---- properties ----

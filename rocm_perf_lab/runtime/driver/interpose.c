@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "system.h"
+#include "drm.h"
 
 enum { DRM_MAJOR = 226, KFD_MAJOR = 236, DEVICE_MODE = S_IFCHR | 0666, KFD_TYPE = 'K', DRM_TYPE = 'd' };
 
@@ -343,7 +344,21 @@ RPL_EXPORT int statx(int directory, const char *path, int flags, unsigned mask, 
   return result;
 }
 
-// ---- ioctl ----
+// ---- mmap, ioctl ----
+
+RPL_EXPORT void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+  uint32_t gpu;
+  // No other file is that large.
+  if (fd >= 0 && (uint64_t)offset >= RPL_FOREIGN && drv_device_of(fd, &gpu) == RPL_RENDER) {
+    struct drv_mapping_request request = {at, size, protection, flags};
+    return drv_gem_map_foreign(gpu, (uint64_t)offset, &request);
+  }
+  return (void *)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
+}
+
+RPL_EXPORT void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t offset) {
+  return mmap(at, size, protection, flags, fd, offset);
+}
 
 RPL_EXPORT int ioctl(int fd, unsigned long request, ...) {
   NEXT(ioctl);

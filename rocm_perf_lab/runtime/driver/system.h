@@ -16,7 +16,10 @@ enum { RPL_DOORBELL_BYTES = 8192, RPL_DOORBELLS = RPL_DOORBELL_BYTES / 8, RPL_LA
 #define RPL_MMIO_OFFSET UINT64_C(0x200000)            // + RPL_PAGE_BYTES * index
 #define RPL_FIRST_BLOCK UINT64_C(0x400000)
 #define RPL_RECORDS (UINT64_C(1) << 61)               // one struct per exported block, see sharing.c
+// Offsets that stand for buffer objects whose pages are in another process's file: + (handle << RPL_FOREIGN_SHIFT). No pages.
+#define RPL_FOREIGN (UINT64_C(3) << 60)
 #define RPL_FILE_BYTES (UINT64_C(1) << 62)
+enum { RPL_FOREIGN_SHIFT = 40 };
 
 // ---- settings.c ----
 int drv_gpu_index(uint32_t gpu_id);                   // -1: unknown
