@@ -159,7 +159,7 @@ def _settings(run: ApplicationRun) -> dict[str, int | str]:
 def _command(run: ApplicationRun, session: Session, driver: Path) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the command line and the environment with which the application starts."""
     environment = dict(os.environ)
-    variables = {**run.variables, **session.variables(driver, environment | run.variables)}
+    variables = {**run.variables, **session.variables(driver, {**environment, **run.variables})}
     if run.xnack:
         variables[_XNACK_VARIABLE] = "1"
     if run.root is None:
