@@ -1,4 +1,5 @@
 // Several processes: forks, memory shared between processes, an application that starts itself.
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
@@ -121,10 +122,90 @@ void event_handles() {
   expect_success(child);
 }
 
+static void send_file(int socket, int file) {
+  char byte = 1;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof file)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof file);
+  memcpy(CMSG_DATA(header), &file, sizeof file);
+  EQUAL(sendmsg(socket, &message, 0), 1);
+}
+static int receive_file(int socket) {
+  char byte;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  EQUAL(recvmsg(socket, &message, 0), 1);
+  int file;
+  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
+  return file;
+}
+// Virtual memory of the parent: its handle travels over a socket, and the child maps it at an address of its own.
+void virtual_memory_handles() {
+  const size_t size = 2 << 20;
+  hipMemAccessDesc access{};
+  access.location.type = hipMemLocationTypeDevice;
+  access.flags = hipMemAccessFlagsProtReadWrite;
+  auto mapped = [&](hipMemGenericAllocationHandle_t handle) {
+    void* place;
+    HIP(hipMemAddressReserve(&place, size, 0, nullptr, 0));
+    HIP(hipMemMap(place, size, 0, handle, 0));
+    HIP(hipMemSetAccess(place, size, &access, 1));
+    return static_cast<int*>(place);
+  };
+  auto release = [&](int* place, hipMemGenericAllocationHandle_t handle) {
+    HIP(hipMemUnmap(place, size));
+    HIP(hipMemRelease(handle));
+    HIP(hipMemAddressFree(place, size));
+  };
+  int ends[2];
+  EQUAL(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  pid_t child = start_child([&] {
+    int file = receive_file(ends[1]);
+    hipMemGenericAllocationHandle_t handle;
+    HIP(hipMemImportFromShareableHandle(&handle, &file, hipMemHandleTypePosixFileDescriptor));
+    int* x = mapped(handle);
+    EQUAL(to_host(x, 64)[5], 40);
+    add<<<1, 64>>>(x, 2);
+    HIP(hipDeviceSynchronize());
+    release(x, handle);
+  });
+  hipMemAllocationProp properties{};
+  properties.type = hipMemAllocationTypePinned;
+  properties.location = access.location;
+  properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
+  hipMemGenericAllocationHandle_t handle;
+  HIP(hipMemCreate(&handle, size, &properties, 0));
+  int* x = mapped(handle);
+  HIP(hipMemset(x, 0, size));
+  add<<<1, 64>>>(x, 40);
+  HIP(hipDeviceSynchronize());
+  int file = -1;
+  HIP(hipMemExportToShareableHandle(&file, handle, hipMemHandleTypePosixFileDescriptor, 0));
+  send_file(ends[0], file);
+  close(file);
+  expect_success(child);
+  EQUAL(to_host(x, 64)[63], 42);
+  release(x, handle);
+}
+
 int main(int argc, char** argv) {
   for (const Check& own : {Check{"use", use}, Check{"open_memory", open_memory}, Check{"open_event", open_event}})
     if (argc == 2 && !strcmp(argv[1], own.name)) return run_checks(argc, argv, std::vector<Check>{own});
   // The first check must run before this process uses the device.
   return run_checks(argc, argv, {{"fork_before_use", fork_before_use}, {"memory_handles", memory_handles}, {"event_handles", event_handles},
+                                 {"virtual_memory_handles", virtual_memory_handles},
                                  {"fork_after_use", fork_after_use}, {"start_itself", start_itself}});
 }
