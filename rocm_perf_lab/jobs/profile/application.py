@@ -85,9 +85,15 @@ class ApplicationJob:
         self._focus_critical = focus_critical
         self._rocprof = rocprof
         self._timeout_s = timeout_s
+        if device == EMULATOR and not rocprof:
+            raise LabError(
+                "the wall-clock time of an application on an emulated GPU is not that of a GPU",
+                where="--no-rocprof, device=emulator",
+                hint="leave one of them out",
+            )
         self._device = chosen_device(device, root)
         self._emulated = EmulatedApplication(
-            self._command, timeout_s, gpus, threads, None if root is None else Path(root), kernel, focus_critical
+            self._command, timeout_s, runs, gpus, threads, None if root is None else Path(root), kernel, focus_critical
         )
 
     def run(self, lab: Lab) -> None:

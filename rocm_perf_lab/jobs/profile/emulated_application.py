@@ -65,6 +65,7 @@ class EmulatedApplication:
     Args:
         command: Program and arguments.
         timeout_s: Limit of the run in seconds.
+        runs: Requested number of runs; one is enough, since equal work has equal times.
         gpus: Number of emulated GPUs.
         threads: Threads per dispatch; 0 for one per CPU that this process may use.
         root: Directory tree with ROCm that becomes the application's root directory.
@@ -74,6 +75,7 @@ class EmulatedApplication:
 
     command: tuple[str, ...]
     timeout_s: float
+    runs: int = 1
     gpus: int = 1
     threads: int = 0
     root: Path | None = None
@@ -105,9 +107,12 @@ class EmulatedApplication:
             roofline_csv=passes.roofline_csv,
             dag_nodes=passes.dag_nodes,
             versions={"rocm-perf-lab": __version__},
-            problems=(*problems, *written.notes, f"the output of the application is in {log}"),
+            problems=(*problems, *written.notes, *self._remarks(), f"the output of the application is in {log}"),
             code_objects=recorder.code_objects,
         )
+
+    def _remarks(self) -> tuple[str, ...]:
+        return () if self.runs == 1 else (f"one run instead of {self.runs}: emulated times do not vary",)
 
     def _run(self, lab: Lab) -> tuple[DispatchRecorder, WrittenDatabases, Path]:
         """Run the application; return its records, its databases and the log."""
