@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rocm_perf_lab.core.resources import zig_environment
 from rocm_perf_lab.runtime.driver_build import build_driver
 from tests.builders.driver_library import write_session
 
@@ -132,6 +133,43 @@ print(os.path.exists("/dev/kfd"), os.path.exists("/sys/class/net"), fails(os.ope
         has_gpu = Path("/dev/kfd").exists()
         expected = f"{has_gpu} True {None if has_gpu else 'ENOENT'}\n"
         assert run(code, None) == expected
+
+
+OLD_PROGRAM = """
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+int main(void) {
+  struct stat a, b, c, d;
+  struct stat64 e;
+  int fd = open("/dev/dri/renderD128", O_RDWR);
+  printf("%d %d %d\\n", stat("/dev/kfd", &a), S_ISCHR(a.st_mode), major(a.st_rdev));
+  printf("%d %d\\n", lstat("/sys/class/drm/renderD128", &b), S_ISLNK(b.st_mode));
+  printf("%d %d\\n", fstat(fd, &c), minor(c.st_rdev));
+  printf("%d %d\\n", fstatat(AT_FDCWD, "/sys/class/drm/version", &d, 0), (int)d.st_size);
+  printf("%d %d\\n", stat64("/sys/class/drm/version", &e), (int)e.st_size);
+  struct dirent **list;
+  printf("%d\\n", scandir("/sys/class/drm", &list, 0, alphasort));
+}
+"""
+
+
+def test_program_for_an_old_c_library(session: Path, tmp_path: Path) -> None:
+    """Programs for glibc before 2.33 call __xstat and its relatives."""
+    source, program = tmp_path / "old.c", tmp_path / "old"
+    source.write_text(OLD_PROGRAM)
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17"]
+    subprocess.run([*compiler, "-o", str(program), str(source)], check=True, env={**os.environ, **zig_environment()})
+    environment = {**os.environ, "LD_PRELOAD": str(build_driver()), "RPL_SESSION": str(session)}
+    symbols = program.read_bytes()
+    output = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert b"__xstat" in symbols
+    assert b"__fxstatat" in symbols
+    assert output.splitlines() == ["0 1 236", "0 1", "0 128", "0 10", "0 10", "4"]
 
 
 class TestDescriptors:

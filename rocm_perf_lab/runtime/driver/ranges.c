@@ -16,7 +16,7 @@ struct segment {
 pthread_mutex_t drv_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments;
 static uint64_t segment_count, capacity;
-static int has_faulted;
+static atomic_int has_faulted;
 static _Atomic uint64_t version = 1;
 static struct drv_ranges *newest;      // holds one user itself
 
@@ -216,7 +216,14 @@ void drv_ranges_put(const struct drv_ranges *ranges) {
     put((struct drv_ranges *)ranges);
 }
 
-uint64_t drv_ranges_version(void) { return version; }
+uint64_t drv_ranges_version(void) {
+  if (has_faulted) {
+    pthread_mutex_lock(&drv_memory_lock);
+    drop_unmapped();
+    pthread_mutex_unlock(&drv_memory_lock);
+  }
+  return version;
+}
 
 void drv_ranges_forget(void) {
   segment_count = capacity = 0;
