@@ -49,6 +49,7 @@ static uint64_t counts_of(const struct entry *e, uint64_t *counts) {
 
 static void replace_code(struct entry *e, const char *path) {
   rpl_kernel code = drv_kernel_load(path);
+  drv_log(1, "kernel %s: better code %s", e->kernel.name, path);
   if (!code) return;
   atomic_store(&e->kernel.code, code);
   pthread_mutex_lock(&lock);
