@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rocm_perf_lab.cli.completion import complete_overrides
+from rocm_perf_lab.cli.completion import complete_overrides, complete_targets
 from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG, JSON
 
@@ -79,6 +79,17 @@ def _replay_options(command: _Command) -> _Command:
 )
 @click.option("--timeout", type=_POSITIVE, default=60.0, show_default=True, help="Seconds to wait for other work on the GPU.")
 @click.option("--application-timeout", type=_POSITIVE, metavar="SECONDS", help="Time limit of the application.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "rocm", "emulator"]),
+    default="auto",
+    show_default=True,
+    help="GPU for the application: of this machine, or emulated.",
+)
+@click.option("--target", shell_complete=complete_targets, help="GPU to emulate. Default: mi300x.")
+@click.option(
+    "--root", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Directory tree with ROCm (make rocm-root)."
+)
 @click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, if the application sets HSA_TOOLS_LIB itself.")
 @click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, if the other ways fail.")
 @click.option("--no-command", is_flag=True, help="Do not store the command line in the capture.")
@@ -88,7 +99,7 @@ def capture(args: tuple[str, ...], debug: bool, **options: Any) -> None:
 
     \b
     rocm-perf replay capture --kernel softmax_kernel --dispatch 3 -- ./app --n 9
-        an application on its GPU
+        an application; without a GPU it runs on an emulated one
     rocm-perf replay capture kernel=softmax kernel.params.cols=2048
         a described kernel, on the emulator
     """
@@ -100,9 +111,10 @@ def capture(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     def run() -> None:
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.commands import run_capture
+        from rocm_perf_lab.jobs.replay.commands import CaptureDevice, run_capture
 
-        run_capture(_capture_request(args, options), Console(highlight=False))
+        where = CaptureDevice(options["device"], options["target"], Path(options["root"]) if options["root"] else None)
+        run_capture(_capture_request(args, options), where, Console(highlight=False))
 
     answer(run, debug=debug)
 

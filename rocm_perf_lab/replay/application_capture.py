@@ -27,6 +27,7 @@ from rocm_perf_lab.replay.tool_build import build_sdk_loader, build_tool
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
     from rocm_perf_lab.replay.format import CaptureMode
 
 _SHOWN_KERNELS = 20
@@ -112,6 +113,7 @@ def capture(
     tool: Path | None = None,
     environment: Mapping[str, str] | None = None,
     stdout: IO[str] | int | None = None,
+    machine: EmulatedMachine | None = None,
 ) -> CaptureOutcome:
     """Run an application with the capture tool loaded, and return the capture.
 
@@ -120,12 +122,13 @@ def capture(
         tool: Capture tool; by default it is built on first use.
         environment: Environment of the application; by default that of this process.
         stdout: Standard output of the application; by default that of this process.
+        machine: Emulated machine on which it runs, with environment and standard output of this process; None for this machine.
 
     Raises:
         ApplicationCaptureError: There is no capture; the message reports the reason and the dispatched kernels.
         ToolBuildError: The tool cannot be built.
     """
-    _check(request)
+    _check(request, in_root=machine is not None and machine.root is not None)
     tool = (tool or build_tool()).resolve()
     request.output.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.capturing-", dir=request.output.parent))
@@ -135,7 +138,10 @@ def capture(
             variables = tool_environment(request, name, work, dict(os.environ if environment is None else environment))
             if request.rocprofiler_sdk:
                 variables[f"{_PREFIX}TOOL"] = str(tool)
-            exit_code = _run(request, variables, stdout)
+            if machine is None:
+                exit_code = _run(request, variables, stdout)
+            else:
+                exit_code = _run_emulated(request, machine, variables, [tool.parent, name.parent, work.resolve()])
         return _accepted(request, work, exit_code, time.monotonic() - start)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -177,12 +183,12 @@ def _listable(path: Path) -> Iterator[Path]:
         yield link
 
 
-def _check(request: CaptureRequest) -> None:
+def _check(request: CaptureRequest, *, in_root: bool) -> None:
     if not request.command:
         raise ApplicationCaptureError(
             "no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]"
         )
-    if shutil.which(request.command[0]) is None:
+    if not in_root and shutil.which(request.command[0]) is None:
         raise ApplicationCaptureError(
             f"{request.command[0]!r} is not an executable program",
             where="the application",
@@ -207,16 +213,28 @@ def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str
     try:
         return application.wait(request.application_timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise ApplicationCaptureError(
-            f"the application did not end within {request.application_timeout_s:g} s and was killed",
-            where=" ".join(request.command),
-            hint="Raise --application-timeout, or look for a kernel that hangs.",
-        ) from error
+        raise _took_too_long(request) from error
     finally:  # also after an interrupt; child processes are in the same session
         if application.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(application.pid, signal.SIGKILL)
             application.wait()
+
+
+def _run_emulated(request: CaptureRequest, machine: EmulatedMachine, environment: Mapping[str, str], shared: list[Path]) -> int:
+    added = {name: value for name, value in environment.items() if os.environ.get(name) != value}
+    exit_code = machine.run(request.command, added, shared, request.application_timeout_s)
+    if exit_code is None:
+        raise _took_too_long(request)
+    return exit_code
+
+
+def _took_too_long(request: CaptureRequest) -> ApplicationCaptureError:
+    return ApplicationCaptureError(
+        f"the application did not end within {request.application_timeout_s:g} s and was killed",
+        where=" ".join(request.command),
+        hint="Raise --application-timeout, or look for a kernel that hangs.",
+    )
 
 
 def _accepted(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -> CaptureOutcome:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS, LabError
 from rocm_perf_lab.device.choice import KFD
+from rocm_perf_lab.jobs.profile.emulated_application import chosen_device
 from rocm_perf_lab.replay.errors import IncompleteCapture, ReplayError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.replay.application_capture import CaptureRequest
     from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
     from rocm_perf_lab.replay.report import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
     from rocm_perf_lab.target.model import Target
@@ -177,16 +179,44 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
     return EXIT_NEGATIVE if failed else EXIT_SUCCESS
 
 
-def run_capture(request: CaptureRequest, console: Console) -> None:
+@dataclass(frozen=True)
+class CaptureDevice:
+    """Device on which a captured application runs: `rocm`, `emulator` or `auto`; `target` is the emulated GPU."""
+
+    device: str = "auto"
+    target: str | None = None
+    root: Path | None = None
+
+    def machine(self) -> EmulatedMachine | None:
+        """Return the emulated machine; None for the GPU of this machine.
+
+        Raises:
+            LabError: There is no such target, or it cannot be emulated; or the directory tree has no ROCm.
+        """
+        from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
+        from rocm_perf_lab.runtime.application import check_root
+        from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
+
+        if chosen_device(self.device, str(self.root) if self.root is not None else None) == "rocm":
+            return None
+        root = check_root(self.root) if self.root is not None else None
+        return EmulatedMachine(load_target(self.target or DEFAULT_TARGET), root)
+
+
+def run_capture(request: CaptureRequest, where: CaptureDevice, console: Console) -> None:
     """Run an application and capture one of its dispatches.
 
     Raises:
         ApplicationCaptureError: There is no capture; the message reports the reason.
         ToolBuildError: The capture tool cannot be built.
+        LabError: The application cannot run on the emulated GPU.
     """
     from rocm_perf_lab.replay.application_capture import capture
 
-    outcome = capture(request)
+    machine = where.machine()
+    if machine is not None:
+        console.print(f"[bold]device[/]  emulated {escape(machine.target.product_name)}")
+    outcome = capture(request, machine=machine)
     for warning in outcome.warnings:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
     if outcome.exit_code:

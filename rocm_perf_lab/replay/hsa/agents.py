@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.hsa import library as hsa
+from rocm_perf_lab.runtime.session import is_in_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,8 @@ class AgentInfo:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the product name says that the GPU is emulated; the capture tool uses the same rule."""
-        return "emulated" in self.product
+        """Whether the GPU is emulated: by the driver of `rocm-perf run`, or by its product name, as in the capture tool."""
+        return is_in_session() or "emulated" in self.product
 
 
 @dataclass(frozen=True)

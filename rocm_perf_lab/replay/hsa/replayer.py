@@ -16,6 +16,7 @@ from rocm_perf_lab.replay.hsa.memory import AgentPair, DeviceRegions
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
 from rocm_perf_lab.replay.kernarg import ReplayGeometry, replay_kernarg
 from rocm_perf_lab.replay.replayer import ReplayEnvironment
+from rocm_perf_lab.toolchain.elf_file import parse_elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -163,7 +164,7 @@ class HsaReplayer:
             kernel_object=kernel_object,
             kernarg_address=self._kernarg_address(len(kernarg.content)),
         )
-        variables = dict(self._variables(executable.value))
+        variables = dict(self._variables(code_object, kernel_object - kernel.descriptor_address))
         same = self._is_captured(code_object) and geometry == ReplayGeometry.captured(self._capture)
         return _Executable(executable.value, content, packet, kernarg.content, variables, same)
 
@@ -178,16 +179,13 @@ class HsaReplayer:
             return address
         return self._memory.allocate_host(max(nbytes, _SMALLEST_KERNARG_BYTES), hsa.POOL_KERNARG)
 
-    def _variables(self, executable: int) -> Iterator[tuple[str, tuple[int, bytes]]]:
-        info, gpu = "hsa_executable_symbol_get_info", c_uint64(self._gpu.handle)
+    def _variables(self, code_object: CodeObject, load_delta: int) -> Iterator[tuple[str, tuple[int, bytes]]]:
+        """Yield address and content of each variable; the runtime finds no local ones by name, so the symbol table is used."""
+        symbols = parse_elf(code_object.data).symbols
         part = self._capture.dispatch.code_object
         for variable in self._capture.dispatch.variables:
-            symbol = c_uint64()
-            name = variable.name.encode()
-            status = self._library.status("hsa_executable_get_symbol_by_name", executable, name, out(gpu), out(symbol))
-            address = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_ADDRESS, bits=64) if not status else None
-            size = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_SIZE) if not status else None
-            if not address or size != variable.size:
+            symbol = symbols.get(variable.name)
+            if symbol is None or symbol.size != variable.size:
                 self._notes[f"module variable {variable.name} was not restored: it is not in this code object"] = None
                 continue
             content = self._capture.variables[variable.offset : variable.offset + variable.size]
@@ -195,7 +193,7 @@ class HsaReplayer:
             if (words - np.uint64(part.load_base) < part.load_size).any():
                 self._notes[f"module variable {variable.name} was not restored: it holds addresses of code"] = None
                 continue
-            yield variable.name, (address, content)
+            yield variable.name, (symbol.address + load_delta, content)
 
     def _restore_small(self) -> int:
         """Restore arguments and variables; return the number of bytes copied."""

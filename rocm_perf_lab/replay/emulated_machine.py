@@ -1,0 +1,64 @@
+"""Emulated GPU on which an application runs while one of its dispatches is captured: ROCm is real, the driver is emulated."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.runtime.application import ApplicationRun, DriverOptions, run_application
+from rocm_perf_lab.runtime.emulated_gpus import emulated_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.target.model import Target
+
+
+@dataclass(frozen=True)
+class EmulatedMachine:
+    """Machine with one emulated GPU.
+
+    Args:
+        target: The GPU.
+        root: Directory tree with ROCm that becomes the application's root directory; None for the ROCm of this machine.
+    """
+
+    target: Target
+    root: Path | None = None
+
+    def run(
+        self, command: tuple[str, ...], variables: Mapping[str, str], shared: Sequence[Path], timeout_s: float | None
+    ) -> int | None:
+        """Run an application to its end.
+
+        Args:
+            command: Program and arguments.
+            variables: Environment variables besides those of this process.
+            shared: Directories that the application sees at the same path if it has a root.
+            timeout_s: Time limit in seconds; None for no limit.
+
+        Returns:
+            Exit code, negative after a signal; None if the time limit was reached and the application was ended.
+
+        Raises:
+            LabError: The application or the emulated driver cannot be started.
+        """
+        run = ApplicationRun(
+            command,
+            emulated_gpus(self.target, 1),
+            DriverOptions(len(os.sched_getaffinity(0))),
+            self.root,
+            timeout_s=math.inf if timeout_s is None else timeout_s,
+            variables=variables,
+            shared=tuple(shared),
+        )
+        result = run_application(run)
+        if result.end.kind == "error":
+            raise LabError(f"the application cannot be started: {os.strerror(result.end.number)}", where=command[0])
+        if result.timed_out:
+            return None
+        return -result.end.number if result.end.kind == "signal" else result.end.number

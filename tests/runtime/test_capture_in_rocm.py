@@ -1,0 +1,159 @@
+"""The capture tool inside AMD's runtime, and replays of its captures through that runtime and on the emulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.builders.rocm_programs import RocmPrograms
+
+ROCM_PERF = str(Path(sys.executable).with_name("rocm-perf"))
+
+
+@dataclass(frozen=True)
+class Captures:
+    """Directory in which captures of the program are made."""
+
+    programs: RocmPrograms
+    directory: Path
+
+    def rocm_perf(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command of rocm-perf to its end."""
+        return subprocess.run(
+            [ROCM_PERF, *arguments],
+            cwd=self.directory,
+            env=os.environ | {"NO_COLOR": "1", "COLUMNS": "200"} | (variables or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+
+    def inside(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command of rocm-perf inside the root, on its emulated GPU."""
+        return self.rocm_perf("run", "--root", str(self.programs.root), "--", ROCM_PERF, *arguments, variables=variables)
+
+    def command(self, output: str, kernel: str, check: str, *options: str, before: tuple[str, ...] = ()) -> list[str]:
+        """Return the arguments that capture a dispatch of one check of the program."""
+        application = [*before, str(self.programs.compile("captured")), check]
+        return ["replay", "capture", "--kernel", kernel, "--output", output, *options, "--", *application]
+
+    def make(self, output: str, kernel: str, check: str, *options: str, before: tuple[str, ...] = ()) -> str:
+        """Capture a dispatch on the emulated GPU, which is chosen automatically, and return the directory."""
+        root = ("--root", str(self.programs.root))
+        made = self.rocm_perf(*self.command(output, kernel, check, *root, *options, before=before))
+        assert made.returncode == 0, made.stdout + made.stderr
+        assert f"PASS {check}" in made.stdout
+        return output
+
+
+@pytest.fixture(scope="module")
+def captures(rocm_programs: RocmPrograms, tmp_path_factory: pytest.TempPathFactory) -> Captures:
+    return Captures(rocm_programs, tmp_path_factory.mktemp("captures"))
+
+
+def document(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert run.returncode == 0, run.stdout + run.stderr
+    parsed: dict[str, Any] = json.loads(run.stdout)
+    return parsed
+
+
+def words(capture: Path, directory: str) -> list[int]:
+    """Return the first word of every region that the capture stores in a directory."""
+    return sorted(int.from_bytes(path.read_bytes()[:4], "little") for path in (capture / directory).iterdir())
+
+
+def test_a_capture_of_a_hip_application_replays_byte_for_byte_in_rocm_and_on_the_emulator(captures: Captures) -> None:
+    name = captures.make("scale", "scale", "scale", "--dispatch", "1")
+    full_vm = ("replay", "full-vm", "--capture-dir", name, "--check", "--iterations", "2", "--json")
+
+    in_rocm = document(captures.inside(*full_vm))
+    emulated = document(captures.rocm_perf(*full_vm, "--device", "emulator"))
+
+    manifest = json.loads((captures.directory / name / "manifest.json").read_text())
+    dispatch = json.loads((captures.directory / name / "dispatch.json").read_text())
+    assert manifest["provenance"]["emulated"] is True
+    assert dispatch["kernel"]["name"] == "scale(float const*, float*, int)"
+    assert dispatch["index"]["kernel"] == 1
+    for replayed in (in_rocm, emulated):
+        assert replayed["verification"]["passed"]
+        assert replayed["verification"]["exact"]
+        assert replayed["verification"]["checked_replays"] == 2
+        assert replayed["timing"]["kind"] == "emulated"
+    assert in_rocm["environment"]["gpu_agent"] == "gfx942 (AMD Instinct MI300X)"
+    # The second dispatch starts from one call: the variable, which has no name for the runtime, was restored before each replay.
+    assert not [note for note in in_rocm["notes"] if "variable" in note]
+
+
+def test_the_dispatched_kernels_are_listed_for_a_name_that_was_never_dispatched(captures: Captures) -> None:
+    root = str(captures.programs.root)
+    missing = captures.rocm_perf(*captures.command("missing", "scal", "walk", "--root", root))
+
+    assert missing.returncode == 2
+    assert "kernel 'scal' was never dispatched" in missing.stderr
+    assert "walk(Node const*, int*) (1 times)" in missing.stderr
+    assert not (captures.directory / "missing").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("low", ["0", "1"], ids=["high addresses", "low addresses"])
+@pytest.mark.parametrize(("check", "kernel", "mode"), [("walk", "/walk/", "reachable"), ("reverse", "reverse", "full")])
+def test_every_placement_of_memory_is_replayed(captures: Captures, check: str, kernel: str, mode: str, low: str) -> None:
+    before = ("/usr/bin/env", f"HSA_RESERVE_SVM={low}")
+    name = captures.make(f"{check}-{low}", kernel, check, "--mode", mode, before=before)
+    memory = json.loads((captures.directory / name / "memory_regions.json").read_text())
+    arguments = ("--capture-dir", name, "--check", "--json")
+
+    replays = [
+        document(captures.inside("replay", "full-vm", *arguments)),
+        document(captures.rocm_perf("replay", "full-vm", *arguments, "--device", "emulator")),
+    ]
+
+    assert all(replay["verification"]["passed"] and replay["verification"]["exact"] for replay in replays)
+    assert captures.rocm_perf("replay", "verify", name).returncode == 0
+    lowest = min(int(region["base"], 16) for region in memory["regions"])
+    assert (lowest < 1 << 40) == (low == "1")
+    exact = captures.inside("replay", "reserve-check", "--capture-dir", name)
+    assert exact.returncode == 0
+    assert "[device]" not in exact.stdout
+    assert "exact: all" in exact.stdout
+
+
+@pytest.mark.slow
+def test_memory_that_was_not_captured_is_a_fault_that_the_runtime_reports(captures: Captures) -> None:
+    name = captures.make("arguments", "walk", "walk", "--mode", "arguments")
+    dispatch = json.loads((captures.directory / name / "memory_regions.json").read_text())
+
+    faulted = captures.inside("replay", "full-vm", "--capture-dir", name)
+
+    assert len(dispatch["regions"]) == 3  # the arguments, the first node, the sum; not the second node
+    assert faulted.returncode == 1
+    assert "memory fault at 0x" in faulted.stderr
+    assert "capture with --mode full" in " ".join(faulted.stderr.split())
+
+
+@pytest.mark.slow
+def test_the_tool_can_be_preloaded(captures: Captures) -> None:
+    name = captures.make("preloaded", "reverse", "reverse", "--preload")
+
+    assert captures.rocm_perf("replay", "verify", name).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_tool_is_built_with_the_headers_and_the_compiler_of_rocm(captures: Captures, tmp_path: Path) -> None:
+    made = captures.inside(*captures.command("inside", "walk", "walk"), variables={"ROCM_PERF_LAB_CACHE": str(tmp_path)})
+
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "PASS walk" in made.stdout
+    assert len(list((tmp_path / "capture").glob("*/*.so"))) == 1
+    assert captures.rocm_perf("replay", "verify", "inside").returncode == 0
