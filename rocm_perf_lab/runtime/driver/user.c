@@ -18,10 +18,11 @@
 #include <unistd.h>
 #include "maps.h"
 
-enum { LONGEST_COPY_SECONDS = 10 };
+enum { LONGEST_COPY_SECONDS = 10, FIRST_SWEEP = 32 };
 // Ranges of the host's memory whose pages were moved to the memory file; a child process gets copies of them.
-struct moved { struct moved *next; uint64_t begin, size; struct drv_storage *storage; };
+struct moved { struct moved *next; uint64_t begin, size; struct drv_storage *storage; int is_mapped; };
 static struct moved *moved_ranges;
+static uint32_t moved_count, sweep_count = FIRST_SWEEP;
 static uint32_t *has_copied;      // shared with children: futex
 
 struct alias { uint64_t user, size, address; int error; };
@@ -96,6 +97,39 @@ static void prepare_for_fork(void) {
   has_copied = page == -1 ? NULL : (uint32_t *)page;
 }
 
+static int mark_mapped(const struct drv_mapping *mapping, void *unused) {
+  (void)unused;
+  uint64_t end = mapping->offset + (mapping->end - mapping->begin);
+  if (!mapping->is_shared || !drv_device_is_memory(&mapping->file))
+    return 0;
+  for (struct moved *moved = moved_ranges; moved; moved = moved->next)
+    if (mapping->offset < moved->storage->offset + moved->size && moved->storage->offset < end)
+      moved->is_mapped = 1;
+  return 0;
+}
+
+// Gives back pages that the host unmapped, now and then.
+static void sweep(void) {
+  if (moved_count < sweep_count)
+    return;
+  for (struct moved *moved = moved_ranges; moved; moved = moved->next)
+    moved->is_mapped = 0;
+  if (drv_for_each_mapping(0, UINT64_MAX, mark_mapped, NULL) != 0)
+    return;
+  for (struct moved **at = &moved_ranges; *at;) {
+    struct moved *moved = *at;
+    if (moved->is_mapped) {
+      at = &moved->next;
+      continue;
+    }
+    *at = moved->next;
+    drv_storage_put(moved->storage);
+    free(moved);
+    moved_count--;
+  }
+  sweep_count = 2 * moved_count > FIRST_SWEEP ? 2 * moved_count : FIRST_SWEEP;
+}
+
 static int move_pages(uint64_t begin, uint64_t size, int protection, uint64_t *offset) {
   int error;
   struct moved *moved = malloc(sizeof *moved);
@@ -114,8 +148,10 @@ static int move_pages(uint64_t begin, uint64_t size, int protection, uint64_t *o
   }
   syscall(SYS_munmap, view, size);
   *offset = storage->offset;
-  *moved = (struct moved){moved_ranges, begin, size, storage};
+  *moved = (struct moved){moved_ranges, begin, size, storage, 1};
   moved_ranges = moved;
+  moved_count++;
+  sweep();
   return error;
 }
 
@@ -200,6 +236,7 @@ void drv_memory_copy_for_child(void) {
     return;
   drv_for_each_mapping(0, UINT64_MAX, copy_for_child, NULL);
   moved_ranges = NULL;
+  moved_count = 0;
   if (!has_copied)
     return;
   __atomic_store_n(has_copied, 1, __ATOMIC_RELEASE);
