@@ -39,6 +39,8 @@ def device_files(gpus: Sequence[EmulatedGpu], host_memory_bytes: int) -> FileTre
         device = f"{_BRIDGE}/{gpu.pci_address}"
         files |= {f"{device}/{name}": content for name, content in _pci_files(gpu, host_memory_bytes).items()}
         links |= _links(gpu)
+        # The driver answers for the devices; these are only listed.
+        files |= {f"dev/dri/{name}": "" for name in (f"card{gpu.index}", f"renderD{gpu.render_minor}")}
     return FileTree(files, links)
 
 

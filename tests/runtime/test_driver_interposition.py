@@ -291,3 +291,32 @@ os.waitpid(child, 0)
 print(mmap.mmap(node, 8192, offset=offset)[:5])
 """
         assert run(code, session).splitlines() == ["b'parent' EINVAL", "b'child'"]
+
+    def test_dmabuf_has_its_size_and_its_pages(self, session: Path) -> None:
+        code = """
+import mmap
+kfd = os.open("/dev/kfd", os.O_RDWR)
+blocks = [ioctl(kfd, 0x16, "QQQQII", 0, 8192, 0, 0, 0x4242, 1 << 29 | 1) for _ in range(2)]
+dmabuf = ioctl(kfd, 0x24, "QIi", blocks[1][2], os.O_CLOEXEC, 0)[2]
+mmap.mmap(os.open("/dev/dri/renderD128", os.O_RDWR), 8192, offset=blocks[1][3])[4096:4098] = b"ok"
+print(os.lseek(dmabuf, 0, os.SEEK_END), os.lseek(dmabuf, 0, os.SEEK_SET), os.lseek(dmabuf, 0, os.SEEK_END))
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+print(ctypes.string_at(libc.mmap(None, 4096, 3, 1, dmabuf, 4096), 2))
+file = os.open("/proc/self/exe", os.O_RDONLY)
+print(os.lseek(file, 0, os.SEEK_END) == os.path.getsize("/proc/self/exe"), os.lseek(file, 0, os.SEEK_CUR) > 0)
+print(os.lseek(file, 0, os.SEEK_SET), os.lseek(file, 0, os.SEEK_CUR), fails(os.lseek, os.pipe()[0], 0, os.SEEK_SET))
+"""
+        assert run(code, session).splitlines() == ["8192 0 8192", "b'ok'", "True True", "0 0 ESPIPE"]
+
+    def test_directory_of_devices(self, session: Path) -> None:
+        (session / "dev/dri").mkdir(parents=True)
+        for name in ("card0", "renderD128"):
+            (session / "dev/dri" / name).touch()
+        code = """
+print(sorted(os.listdir("/dev/dri")))
+card = os.stat("/dev/dri/card1")
+print(stat.S_ISCHR(card.st_mode), os.major(card.st_rdev), os.minor(card.st_rdev), os.path.isdir("/dev/dri"))
+print(fails(os.stat, "/dev/dri/card2"), fails(os.stat, "/dev/dri/card"))
+"""
+        assert run(code, session).splitlines() == ["['card0', 'renderD128']", "True 226 1 True", "ENOENT ENOENT"]

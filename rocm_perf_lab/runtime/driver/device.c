@@ -88,7 +88,7 @@ int drv_open_again(int fd, uint64_t position) {
   int again = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
   if (again < 0)
     return -errno;
-  if (lseek(again, (off_t)position, SEEK_SET) < 0) {
+  if (syscall(SYS_lseek, again, position, SEEK_SET) < 0) {
     int error = errno;
     close(again);
     return -error;
@@ -143,7 +143,7 @@ enum drv_device drv_device_of(int fd, uint32_t *gpu) {
       return RPL_STALE;
   if (!drv_device_is_memory(&of))
     return RPL_NO_DEVICE;
-  uint64_t position = (uint64_t)lseek(fd, 0, SEEK_CUR);
+  uint64_t position = (uint64_t)syscall(SYS_lseek, fd, 0, SEEK_CUR);
   if (position >= RPL_RECORDS)
     return RPL_DMABUF;
   if (position < RPL_RENDER_POSITION)
@@ -153,21 +153,23 @@ enum drv_device drv_device_of(int fd, uint32_t *gpu) {
 }
 
 enum drv_device drv_device_of_path(const char *path, uint32_t *gpu) {
-  static const char render[] = "/dev/dri/renderD";
+  static const char render[] = "/dev/dri/renderD", card[] = "/dev/dri/card";
   const struct drv_settings *session = drv_settings();
   *gpu = 0;
   if (!session)
     return RPL_NO_DEVICE;
   if (strcmp(path, "/dev/kfd") == 0)
     return RPL_KFD;
-  if (strncmp(path, render, sizeof render - 1) != 0)
+  int is_render = strncmp(path, render, sizeof render - 1) == 0, is_card = strncmp(path, card, sizeof card - 1) == 0;
+  if (!is_render && !is_card)
     return RPL_NO_DEVICE;
+  const char *digits = path + (is_render ? sizeof render : sizeof card) - 1;
   char *end;
-  unsigned long minor = strtoul(path + sizeof render - 1, &end, 10);
-  for (uint32_t i = 0; *end == 0 && i < session->gpu_count; i++)
-    if (session->gpus[i].render_minor == minor) {
+  unsigned long minor = strtoul(digits, &end, 10);
+  for (uint32_t i = 0; end > digits && *end == 0 && i < session->gpu_count; i++)
+    if ((is_render ? session->gpus[i].render_minor : i) == minor) {
       *gpu = i;
-      return RPL_RENDER;
+      return is_render ? RPL_RENDER : RPL_CARD;
     }
   return RPL_NO_DEVICE;
 }

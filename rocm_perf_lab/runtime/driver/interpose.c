@@ -27,10 +27,11 @@ enum { DRM_MAJOR = 226, KFD_MAJOR = 236, DEVICE_MODE = S_IFCHR | 0666, KFD_TYPE 
 
 // ---- paths ----
 
-// Directories of sysfs. `whole`: only the session's files exist there; else the host's, except those that the session has.
+// Directories of sysfs, and that of DRM's devices. `whole`: only the session's files exist there; else the host's, except those that the session has.
 struct root { const char *path; int whole; };
 static const struct root roots[] = {{"/sys/devices/virtual/kfd", 1}, {"/sys/module/amdgpu", 1}, {"/sys/class/kfd", 1},
                                     {"/sys/class/drm", 1},           {"/sys/dev/char/226:", 1}, {"/sys/kernel/debug/dri", 1},
+                                    {"/dev/dri", 1},
                                     {"/sys/bus/pci", 0},             {"/sys/devices/pci", 0},   {"/sys/class/hwmon", 0}};
 
 static int exists(const char *path) {
@@ -49,7 +50,7 @@ static int is_below(const char *path, const char *root) {
 
 // The path to use instead of `path`; `buffer` has PATH_MAX bytes.
 static const char *redirected(const char *path, char *buffer) {
-  if (!path || strncmp(path, "/sys/", 5) != 0)
+  if (!path || (strncmp(path, "/sys/", 5) != 0 && strncmp(path, "/dev/dri", 8) != 0))
     return path;
   const struct drv_settings *session = drv_settings();
   if (!session || strlen(session->session) + strlen(path) >= PATH_MAX)
@@ -231,7 +232,9 @@ char *realpath_chk(const char *path, char *resolved, size_t size) {
 // ---- status of files ----
 
 static dev_t number_of(enum drv_device kind, uint32_t gpu) {
-  return kind == RPL_KFD ? makedev(KFD_MAJOR, 0) : makedev(DRM_MAJOR, drv_settings()->gpus[gpu].render_minor);
+  if (kind == RPL_KFD)
+    return makedev(KFD_MAJOR, 0);
+  return makedev(DRM_MAJOR, kind == RPL_CARD ? gpu : drv_settings()->gpus[gpu].render_minor);
 }
 
 // Makes the status of the memory file, or any, that of a device.
@@ -344,10 +347,40 @@ RPL_EXPORT int statx(int directory, const char *path, int flags, unsigned mask, 
   return result;
 }
 
-// ---- mmap, ioctl ----
+// ---- lseek, mmap, ioctl ----
+
+// The size of a dmabuf is asked for by its end. Its real position may not change: that says which pages it stands for.
+RPL_EXPORT off_t lseek(int fd, off_t offset, int whence) {
+  if (offset != 0 || (whence != SEEK_END && whence != SEEK_SET) || syscall(SYS_lseek, fd, 0, SEEK_CUR) < (long)RPL_RECORDS)
+    return syscall(SYS_lseek, fd, offset, whence);
+  uint64_t place, size;
+  if (drv_share_place(fd, &place, &size) != 0)
+    return syscall(SYS_lseek, fd, offset, whence);
+  return whence == SEEK_END ? (off_t)size : 0;
+}
+
+RPL_EXPORT off64_t lseek64(int fd, off64_t offset, int whence) { return lseek(fd, offset, whence); }
+
+// Offsets of a dmabuf are those of its pages in the file. Returns 0 if `fd` is none, or the access is out of its bounds.
+static int is_part_of_dmabuf(int fd, uint64_t size, off_t *offset) {
+  int error = errno;
+  uint64_t place, whole;
+  int is_dmabuf = syscall(SYS_lseek, fd, 0, SEEK_CUR) >= (long)RPL_RECORDS && drv_share_place(fd, &place, &whole) == 0;
+  errno = error;
+  if (!is_dmabuf || (uint64_t)*offset > whole || size > whole - (uint64_t)*offset)
+    return 0;
+  *offset += (off_t)place;
+  return 1;
+}
 
 RPL_EXPORT void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
   uint32_t gpu;
+  if (fd >= 0 && is_part_of_dmabuf(fd, size, &offset)) {
+    void *mapped = (void *)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
+    if (mapped != MAP_FAILED)
+      madvise(mapped, size, MADV_DONTFORK);
+    return mapped;
+  }
   // No other file is that large.
   if (fd >= 0 && (uint64_t)offset >= RPL_FOREIGN && drv_device_of(fd, &gpu) == RPL_RENDER) {
     struct drv_mapping_request request = {at, size, protection, flags};

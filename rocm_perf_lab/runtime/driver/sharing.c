@@ -53,7 +53,7 @@ static int read_record(int fd, uint64_t position, struct record *record) {
 }
 
 static int record_of(int dmabuf, struct record *record) {
-  off_t position = lseek(dmabuf, 0, SEEK_CUR);
+  long position = syscall(SYS_lseek, dmabuf, 0, SEEK_CUR);
   return position >= 0 && read_record(dmabuf, (uint64_t)position, record);
 }
 
@@ -107,6 +107,15 @@ int drv_share_describe(int dmabuf, uint64_t *size, uint32_t *gpu, uint32_t *flag
   return 0;
 }
 
+int drv_share_place(int dmabuf, uint64_t *offset, uint64_t *size) {
+  struct record record;
+  if (!drv_settings() || !record_of(dmabuf, &record))
+    return EINVAL;
+  *offset = record.offset;
+  *size = record.size;
+  return 0;
+}
+
 // An IPC handle names the exporter's process, its memory file there, and the page of the block. It is valid while the exporter
 // lives and has not freed the block, as with KFD.
 int drv_ipc_export(struct drv_storage *storage, uint32_t handle[4]) {
@@ -134,7 +143,7 @@ struct drv_storage *drv_ipc_import(const uint32_t handle[4]) {
     return NULL;
   struct record record;
   uint64_t position = position_of(offset);
-  if (!read_record(file, position, &record) || lseek(file, (off_t)position, SEEK_SET) < 0) {
+  if (!read_record(file, position, &record) || syscall(SYS_lseek, file, position, SEEK_SET) < 0) {
     close(file);
     return NULL;
   }

@@ -25,7 +25,7 @@ enum { RPL_FOREIGN_SHIFT = 40 };
 int drv_gpu_index(uint32_t gpu_id);                   // -1: unknown
 
 // ---- device.c: descriptors of the memory file ----
-enum drv_device { RPL_NO_DEVICE, RPL_KFD, RPL_RENDER, RPL_DMABUF, RPL_STALE /* of the parent before fork() */ };
+enum drv_device { RPL_NO_DEVICE, RPL_KFD, RPL_RENDER, RPL_CARD /* only as a path: opened, it is a render node */, RPL_DMABUF, RPL_STALE /* of the parent before fork() */ };
 int drv_device_open(enum drv_device kind, uint32_t gpu, int flags);  // descriptor, or -errno
 enum drv_device drv_device_of(int fd, uint32_t *gpu);
 enum drv_device drv_device_of_path(const char *path, uint32_t *gpu);
@@ -97,6 +97,7 @@ int drv_share_export(struct drv_storage *storage, int flags);       // a dmabuf 
 // Storage of a dmabuf, of this process or another, with a new reference. NULL: not a dmabuf of an emulated GPU.
 struct drv_storage *drv_share_import(int dmabuf);
 int drv_share_describe(int dmabuf, uint64_t *size, uint32_t *gpu, uint32_t *flags);  // 0 or an errno
+int drv_share_place(int dmabuf, uint64_t *offset, uint64_t *size);  // in its file; 0 or an errno
 int drv_share_is_held(const struct drv_storage *storage);           // a dmabuf still refers to these pages
 void drv_share_forget_storage(const struct drv_storage *storage);   // its pages are being freed
 int drv_ipc_export(struct drv_storage *storage, uint32_t handle[4]);
