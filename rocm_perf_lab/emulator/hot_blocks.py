@@ -1,4 +1,4 @@
-"""Which basic blocks of a kernel are worth optimising: all of a small kernel, else those that have run often.
+"""Choice of the basic blocks to optimise: all of a small kernel, else those that have run often.
 
 The choice for a large kernel is kept on disk for later processes.
 """

@@ -185,7 +185,7 @@ def _places_of_header(block: DeviceBlock, descriptor: int) -> Iterator[int]:
 
 
 def _file_of(block: DeviceBlock, descriptor: int, header: ImageHeader | None, file: bytes) -> tuple[ElfFile, int] | None:
-    """Return the file and its load address if its code is what memory contains."""
+    """Return the file and its load address if memory contains its code."""
     try:
         elf = parse_elf(file)
         places = [header.address] if header is not None else []

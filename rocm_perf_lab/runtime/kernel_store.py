@@ -39,7 +39,7 @@ class KernelStore:
     """Translated kernels by number and by content. Threads may share it.
 
     Args:
-        directory: Directory of the libraries and of what is known about kernels.
+        directory: Directory of the libraries and of the facts about kernels.
         processes: Processes that translate.
     """
 

@@ -57,7 +57,7 @@ class Estimator(Protocol):
     """Estimates the duration of a dispatch."""
 
     def __call__(self, kernel: ServedKernel, content: bytes, processes: JobProcesses) -> bytes:
-        """Return `struct rpl_duration` for a message about a dispatch (`struct rpl_dispatch_record` and what follows it).
+        """Return `struct rpl_duration` for a message about a dispatch (`struct rpl_dispatch_record` with its variable parts).
 
         Args:
             kernel: The kernel.

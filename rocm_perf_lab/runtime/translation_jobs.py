@@ -1,4 +1,4 @@
-"""Work of the translation service that needs the decoder or the compiler: it runs in processes of their own.
+"""Work of the translation service that needs the decoder or the compiler: it runs in separate processes.
 
 Jobs are sent to these processes with all they need; the results are small.
 """
