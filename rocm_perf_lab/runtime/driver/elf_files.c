@@ -1,6 +1,7 @@
 // Code objects as the application loaded them: their files have symbols, relocations and lines that device memory lacks.
 //
-// The application may free or unmap what it has loaded. A file is mapped once more here, which costs no memory; an image in the
+// The application may free or unmap what it has loaded. A file is mapped once more here, which costs no memory. What the application
+// itself has mapped from a file (most code objects are part of its program) is looked at again when it is needed. An image in the
 // application's heap is copied, the oldest copies being dropped beyond a limit.
 #define _GNU_SOURCE
 #include <elf.h>
@@ -11,14 +12,15 @@
 #include <sys/stat.h>
 
 #include "execution.h"
+#include "maps.h"
 
-enum { MOST_FILES = 4096, MACHINE_AMDGPU = 224, KEPT_BYTES = 256 << 20 };
+enum { MACHINE_AMDGPU = 224, KEPT_BYTES = 256 << 20 };
 
 struct file {
   struct file *next;
   const uint8_t *content;
   uint64_t bytes;
-  int is_mapped;                  // else copied
+  enum origin { COPIED, MAPPED, BORROWED /* from a mapping of the application */ } origin;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct file *files;        // the newest first
@@ -36,7 +38,7 @@ static int is_code(const uint8_t *content, uint64_t bytes) {
 static void drop_oldest_copy(void) {
   struct file **found = NULL;
   for (struct file **at = &files; *at; at = &(*at)->next)
-    if (!(*at)->is_mapped) found = at;
+    if ((*at)->origin == COPIED) found = at;
   if (!found) return;
   struct file *file = *found;
   *found = file->next;
@@ -45,30 +47,45 @@ static void drop_oldest_copy(void) {
   free(file);
 }
 
+static int is_there(const struct file *file) {
+  return file->origin != BORROWED || drv_is_mapped((uint64_t)file->content, (uint64_t)file->content + file->bytes);
+}
+
 static int is_known(const uint8_t *content, uint64_t bytes) {
   for (const struct file *file = files; file; file = file->next)
-    if (file->bytes == bytes && memcmp(file->content, content, bytes) == 0) return 1;
+    if (file->bytes == bytes && is_there(file) && memcmp(file->content, content, bytes) == 0) return 1;
   return 0;
 }
 
 // Takes the content over. Returns whether it did.
-static int add(const uint8_t *content, uint64_t bytes, int is_mapped) {
+static int add(const uint8_t *content, uint64_t bytes, enum origin origin) {
   struct file *file = malloc(sizeof *file);
   if (!file) return 0;
-  *file = (struct file){files, content, bytes, is_mapped};
+  *file = (struct file){files, content, bytes, origin};
   files = file;
-  if (is_mapped) return 1;
+  if (origin != COPIED) return 1;
   copied += bytes;
   while (copied > KEPT_BYTES) drop_oldest_copy();
   return 1;
 }
 
+static int is_private(const struct drv_mapping *mapping, void *unused) {
+  (void)unused;
+  return !mapping->file.inode || mapping->writable;
+}
+
+static void add_copy(const void *code, uint64_t bytes) {
+  uint8_t *copy = bytes > KEPT_BYTES / 2 ? NULL : malloc(bytes);
+  if (copy && !add(memcpy(copy, code, bytes), bytes, COPIED)) free(copy);
+}
+
 void drv_elf_add(const void *code, uint64_t bytes) {
-  if (!code || !is_code(code, bytes) || bytes > KEPT_BYTES / 2) return;
+  if (!code || !is_code(code, bytes)) return;
+  int is_file = drv_for_each_mapping((uint64_t)code, (uint64_t)code + bytes, is_private, NULL) == 0;
   pthread_mutex_lock(&lock);
   if (!is_known(code, bytes)) {
-    uint8_t *copy = malloc(bytes);
-    if (copy && !add(memcpy(copy, code, bytes), bytes, 0)) free(copy);
+    if (is_file) add(code, bytes, BORROWED);
+    else add_copy(code, bytes);
   }
   pthread_mutex_unlock(&lock);
 }
@@ -80,7 +97,7 @@ void drv_elf_add_file(int file) {
   void *content = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
   if (content == MAP_FAILED) return;
   pthread_mutex_lock(&lock);
-  int keeps = is_code(content, bytes) && !is_known(content, bytes) && add(content, bytes, 1);
+  int keeps = is_code(content, bytes) && !is_known(content, bytes) && add(content, bytes, MAPPED);
   pthread_mutex_unlock(&lock);
   if (!keeps) munmap(content, bytes);
 }
@@ -102,7 +119,7 @@ static int is_image_of(const uint8_t *image, uint64_t left, const struct file *f
 
 static const struct file *file_of(const uint8_t *image, uint64_t left) {
   for (const struct file *file = files; file; file = file->next)
-    if (is_image_of(image, left, file)) return file;
+    if (is_there(file) && is_image_of(image, left, file)) return file;
   return NULL;
 }
 
