@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.runtime.kernel_facts import KernelFacts
+    from rocm_perf_lab.runtime.translation_jobs import TranslateJob
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 SOURCE = r"""
@@ -169,6 +171,36 @@ def test_two_applications_are_answered_at_once(service: TranslationService, tmp_
     assert [answer.fields.id for answer in answers] == [1, 1]
     assert answers[0].library == answers[1].library
     assert len(service.store.kernels) == 1
+
+
+def test_answers_from_the_cache_do_not_wait_for_translations(
+    monkeypatch: pytest.MonkeyPatch, service: TranslationService, tmp_path: Path, code_object: CodeObject
+) -> None:
+    other = build_hip('#include <hip/hip_runtime.h>\nextern "C" __global__ void other(int* y) { *y = 1; }', tmp_path).code_object
+    started, may_end, run_job = threading.Event(), threading.Event(), service._processes.run
+    names: list[str] = []
+
+    def slow_run(job: TranslateJob) -> KernelFacts:
+        started.set()
+        assert may_end.wait(60)
+        return run_job(job)
+
+    def application() -> None:
+        with ServiceClient(tmp_path / "service.sock") as client:
+            names.append(ask(client, other).name)
+
+    with ServiceClient(tmp_path / "service.sock") as client:
+        ask(client, code_object)
+        monkeypatch.setattr(service._processes, "run", slow_run)
+        thread = threading.Thread(target=application)
+        thread.start()
+        assert started.wait(60)
+
+        names.append(ask(client, code_object).name)
+        may_end.set()
+        thread.join()
+
+    assert names == ["calls", "other"]
 
 
 def test_memory_outside_of_the_file_is_read_from_the_process(
