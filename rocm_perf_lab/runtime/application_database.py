@@ -89,7 +89,7 @@ def write_databases(records: ApplicationRecords, directory: Path, counters: Sequ
 
     Args:
         records: The session.
-        directory: Directory of the databases, `PID_results.db`.
+        directory: Directory of the databases, `PID.NUMBER_results.db`.
         counters: Names of the counters of each dispatch.
 
     Raises:
@@ -97,7 +97,7 @@ def write_databases(records: ApplicationRecords, directory: Path, counters: Sequ
         DatabaseWriteError: A database cannot be written.
     """
     databases, dispatches, uncounted = [], 0, 0
-    for path in sorted(records.session.glob(_RECORDS), key=lambda one: int(one.suffix[1:])):
+    for path in sorted(records.session.glob(_RECORDS), key=_numbers):
         written = _ProcessDatabase(records, tuple(counters)).write(path, directory)
         if written.path is not None:
             databases.append(written.path)
@@ -136,8 +136,8 @@ class _ProcessDatabase:
         later = next((entry for entry in entries if not isinstance(entry, RecordedCounts) or self._remember(entry)), None)
         if not isinstance(first, RecordedProcess) or later is None:
             return written
-        written.path = directory / f"{first.pid}_results.db"
-        is_main = not (self.records.session / f"records.{first.parent}").exists()
+        written.path = directory / f"{path.name.removeprefix(_RECORDS[:-1])}_results.db"
+        is_main = not list(self.records.session.glob(f"records.{first.parent}.*"))
         process = ProcessRecord(self.records.command if is_main else first.executable, first.pid, first.parent)
         with open_database(written.path, agents=[_agent(target) for target in self.records.targets], process=process) as stream:
             self._add(stream, later, written)
@@ -188,6 +188,10 @@ class _ProcessDatabase:
             stream.add_code_object(code, gpu)
         metadata = kernel.timed.metadata
         stream.add_kernel(symbol_record(kernel.architecture, metadata, number=number, code_object=self.code_objects[key]))
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    return tuple(int(part) for part in path.name.split(".")[1:])
 
 
 def _agent(target: Target) -> AgentRecord:

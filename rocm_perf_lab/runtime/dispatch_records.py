@@ -252,7 +252,7 @@ def read_records(path: Path) -> Iterator[RecordedEntry]:
     An incomplete last entry, of a process that was killed, is left out.
 
     Args:
-        path: File `records.PID` of a session.
+        path: File `records.PID.NUMBER` of a session.
 
     Raises:
         RecordError: The file cannot be read, or has an unknown entry.

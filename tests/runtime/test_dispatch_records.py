@@ -171,7 +171,7 @@ def test_without_records_durations_are_rough(code: CodeObject, tmp_path: Path, g
         modelled = lab_estimate(here.target, kernel, prepared.run(), buffers)
     assert here.driver.asked == 0
     assert modelled / 2 < rough < 2 * modelled
-    assert not (tmp_path / f"records.{os.getpid()}").exists()
+    assert not (tmp_path / f"records.{os.getpid()}.0").exists()
 
 
 def test_uneven_workgroups_are_scheduled_as_on_the_emulated_device(code: CodeObject, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_equal_counts_are_written_once(code: CodeObject, tmp_path: Path) -> None
     with place(code, tmp_path) as here, here.prepared("add", 8, *here.add_arguments(8 * ITEMS)) as prepared:
         for _ in range(4):
             here.driver.run(prepared, here.kernel("add", prepared))
-        entries = list(read_records(tmp_path / f"records.{os.getpid()}"))
+        entries = list(read_records(tmp_path / f"records.{os.getpid()}.0"))
     assert isinstance(entries[0], RecordedProcess)
     assert entries[0].pid == os.getpid()
     assert sum(isinstance(entry, RecordedCounts) for entry in entries) == 1
@@ -268,7 +268,7 @@ def test_the_file_of_a_killed_process_ends_at_its_last_whole_entry(code: CodeObj
     with place(code, tmp_path) as here, here.prepared("add", 8, *here.add_arguments(8 * ITEMS)) as prepared:
         for _ in range(3):
             here.driver.run(prepared, here.kernel("add", prepared))
-        path = tmp_path / f"records.{os.getpid()}"
+        path = tmp_path / f"records.{os.getpid()}.0"
         content = path.read_bytes().rstrip(b"\0")
     path.write_bytes(content[:-40])
     assert sum(isinstance(entry, RecordedDispatch) for entry in read_records(path)) == 2
@@ -277,7 +277,7 @@ def test_the_file_of_a_killed_process_ends_at_its_last_whole_entry(code: CodeObj
 def test_copies_are_between_the_sides_of_their_addresses(code: CodeObject, tmp_path: Path) -> None:
     with place(code, tmp_path) as here:
         here.driver.copy(1 << 20, 1 << 40, 64, 10)
-        (copy,) = [entry for entry in read_records(tmp_path / f"records.{os.getpid()}") if isinstance(entry, RecordedCopy)]
+        (copy,) = [entry for entry in read_records(tmp_path / f"records.{os.getpid()}.0") if isinstance(entry, RecordedCopy)]
     assert (copy.from_gpu, copy.to_gpu, copy.size_bytes) == (False, True, 64)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocm_perf_lab.emulator.isa.counter_classes import CLOCKS_PER_QUAD
@@ -35,9 +36,31 @@ _SLEEP_CYCLES = 64
 _MATRIX_RESULT_FACTOR = 2
 """Clocks to the result of a matrix instruction per clock of its issue interval: 64 for 32x32x8 in thread traces of MI300X."""
 
+_KEPT_TABLES = 16
+"""Applications dispatch few kernels many times."""
+
+
+class _SameProgram:
+    """Program as the key of a cache, by identity: its content is large."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameProgram) and other.program is self.program
+
+    def __hash__(self) -> int:
+        return id(self.program)
+
 
 def instruction_table(program: Program, timing: TimingParameters) -> ctypes.Array[TimedInstruction]:
-    """Return one row per instruction, in program order."""
+    """Return one row per instruction, in program order; callers must not change it."""
+    return _table(_SameProgram(program), timing)
+
+
+@lru_cache(maxsize=_KEPT_TABLES)
+def _table(key: _SameProgram, timing: TimingParameters) -> ctypes.Array[TimedInstruction]:
+    program = key.program
     producers = dict(_producers(program, timing))
     rows = [_row(instruction, timing, producers.get(instruction.index, _NO_PRODUCER)) for instruction in program.instructions]
     return (TimedInstruction * len(rows))(*rows)

@@ -58,7 +58,7 @@ static struct key key_of(const struct drv_kernel *kernel, const struct rpl_launc
 
 static struct drv_family **place_of(const struct key *key, uint64_t hash) {
   uint64_t k = hash & (table.capacity - 1);
-  while (table.places[k] && (table.places[k]->hash != hash || memcmp(&table.places[k]->key, key, sizeof *key)))
+  while (table.places[k] && (table.places[k]->hash != hash || memcmp(&table.places[k]->key, key, sizeof *key) != 0))
     k = (k + 1) & (table.capacity - 1);
   return &table.places[k];
 }
@@ -88,7 +88,7 @@ static void inherit(struct drv_family *family) {
     const struct drv_family *other = table.places[k];
     if (!other || other->key.kernel != family->key.kernel || !other->count) continue;
     estimated += !other->is_final;
-    double away = distance(other->groups, family->groups) + (memcmp(other->key.block, family->key.block, sizeof other->key.block) ? 1 : 0);
+    double away = distance(other->groups, family->groups) + (memcmp(other->key.block, family->key.block, sizeof other->key.block) != 0);
     if (nearest && away >= least) continue;
     nearest = other;
     least = away;

@@ -8,33 +8,42 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FIRST_PLACES = 1024, ALIGNMENT = 8 };
+enum { FIRST_PLACES = 1024, ALIGNMENT = 8, LONGEST_PATH = 4096, MOST_FILES = 1000 };
 static const uint64_t WINDOW_BYTES = 4 << 20, PAGE = 4096;
 
 struct seen { uint64_t hash; uint32_t number; };
 
 static struct {
   pthread_mutex_t lock;
-  int file, is_broken;
+  int is_open, is_broken;
+  char path[LONGEST_PATH];
   uint8_t *window;
   uint64_t begin, bytes, used;     // of the window in the file; used bytes of it
   struct seen *seen;               // by hash, open addressing; number 0 is a free place
   uint64_t capacity, count;
-} records = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
+} records = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---- the file ----
+
+// Maps `size` bytes of the file. It is opened each time, since applications close descriptors that are not theirs.
+static void *map_file(uint64_t begin, uint64_t size) {
+  int file = open(records.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) return NULL;
+  // Space is allocated now: a full disk would be a SIGBUS later.
+  void *window = MAP_FAILED;
+  if (!posix_fallocate(file, (off_t)begin, (off_t)size))
+    window = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)begin);
+  close(file);
+  return window == MAP_FAILED ? NULL : window;
+}
 
 // Moves the window behind the entries that are written, with room for `bytes`. Returns 1 if that is impossible.
 static int move_window(uint64_t bytes) {
   uint64_t end = records.begin + records.used, begin = end / PAGE * PAGE;
   uint64_t size = (end - begin + bytes + WINDOW_BYTES - 1) / WINDOW_BYTES * WINDOW_BYTES;
   if (records.window) munmap(records.window, records.bytes);
-  records.window = NULL;
-  // Space is allocated now: a full disk would be a SIGBUS later.
-  if (posix_fallocate(records.file, (off_t)begin, (off_t)size)) return 1;
-  void *window = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, records.file, (off_t)begin);
-  if (window == MAP_FAILED) return 1;
-  records.window = window;
+  records.window = map_file(begin, size);
+  if (!records.window) return 1;
   records.begin = begin;
   records.bytes = size;
   records.used = end - begin;
@@ -71,14 +80,19 @@ static void append(uint32_t kind, const struct part *parts, int count) {
   records.used += sizeof *header + padded;
 }
 
-static void open_file(void) {
-  const struct drv_settings *settings = drv_settings();
-  char path[sizeof settings->session + 32], executable[PAGE];
-  snprintf(path, sizeof path, "%s/records.%d", settings->session, (int)getpid());
-  records.file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  records.is_broken = records.file < 0;
-  ssize_t length = readlink("/proc/self/exe", executable, sizeof executable - 1);
-  executable[length > 0 ? length : 0] = 0;
+// A process that replaced its program with another one (exec) has several files.
+static void name_file(void) {
+  for (int number = 0; number < MOST_FILES; number++) {
+    snprintf(records.path, sizeof records.path, "%s/records.%d.%d", drv_settings()->session, (int)getpid(), number);
+    if (access(records.path, F_OK) != 0) return;
+  }
+}
+
+static void begin_file(void) {
+  name_file();
+  char executable[LONGEST_PATH] = {0};
+  if (readlink("/proc/self/exe", executable, sizeof executable - 1) < 0) executable[0] = 0;
+  records.is_open = 1;
   struct rpl_process_entry process = {
       .protocol = RPL_PROTOCOL, .pid = (uint32_t)getpid(), .parent = (uint32_t)getppid(), .start_ns = drv_nanoseconds()};
   struct part parts[] = {{&process, sizeof process}, {executable, strlen(executable) + 1}};
@@ -86,7 +100,7 @@ static void open_file(void) {
 }
 
 static void write_entry(uint32_t kind, const struct part *parts, int count) {
-  if (records.file < 0 && !records.is_broken) open_file();
+  if (!records.is_open) begin_file();
   append(kind, parts, count);
 }
 
@@ -164,14 +178,12 @@ void drv_records_copy(const struct rpl_copy_entry *entry) {
   pthread_mutex_unlock(&records.lock);
 }
 
-// The mapping and the table stay: both belong to the parent's file, and the child starts its own.
+// The child starts a file of its own.
 void drv_records_forget(void) {
   pthread_mutex_init(&records.lock, NULL);
-  if (records.file >= 0) close(records.file);
   if (records.window) munmap(records.window, records.bytes);
-  records.file = -1;
   records.window = NULL;
-  records.is_broken = 0;
+  records.is_open = records.is_broken = 0;
   records.begin = records.bytes = records.used = records.count = 0;
   if (records.seen) memset(records.seen, 0, records.capacity * sizeof *records.seen);
 }

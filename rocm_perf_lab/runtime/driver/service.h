@@ -61,7 +61,7 @@ struct rpl_dispatch_record {
 // `fixed_ns` does not depend on the work of the dispatch. 0 and 0: the target has no timing model.
 struct rpl_duration { uint64_t nanoseconds, fixed_ns; uint32_t record /* number of the estimate, for the records */, reserved; };
 
-// The file `records.PID` of a process in the session directory: entries, each a header and `bytes` bytes. Its last entry may be
+// The file `records.PID.NUMBER` of a process in the session directory: entries, each a header and `bytes` bytes. Its last entry may be
 // incomplete if the process was killed.
 enum rpl_entry_kind {
   RPL_ENTRY_PROCESS = 1,  // struct rpl_process_entry, then the executable (NUL)
