@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rocm_perf_lab.runtime.application_database import WrittenDatabases
-    from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
+    from rocm_perf_lab.runtime.emulated_gpus import TopologyGpu
     from rocm_perf_lab.runtime.guardian import ApplicationEnd
     from rocm_perf_lab.runtime.recorder import DispatchRecorder
     from rocm_perf_lab.runtime.session import Session
@@ -72,7 +72,7 @@ class ApplicationRun:
     """Application to run on emulated GPUs."""
 
     command: tuple[str, ...]
-    gpus: tuple[EmulatedGpu, ...]
+    gpus: tuple[TopologyGpu, ...]
     options: DriverOptions
     root: Path | None = None
     """Directory tree with ROCm that becomes the application's root directory."""

@@ -1,6 +1,6 @@
 """Files of the emulated GPUs in /sys/bus/pci, /sys/class/drm and /sys/module/amdgpu, which `rocm-smi` and `amd-smi` read.
 
-Only what is known about an emulated GPU exists: no temperature, power or voltage.
+Files of temperature, power and voltage do not exist: an emulated GPU has none of these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rocm_perf_lab.runtime.topology import FileTree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
+    from rocm_perf_lab.runtime.emulated_gpus import TopologyGpu
 
 DRIVER_VERSION = "6.12.12"
 _BRIDGE = "sys/devices/pci0000:00"
@@ -21,7 +21,7 @@ _HOST_BYTES_SHARE = 2
 """The GPU can map this part of the host's memory."""
 
 
-def device_files(gpus: Sequence[EmulatedGpu], host_memory_bytes: int) -> FileTree:
+def device_files(gpus: Sequence[TopologyGpu], host_memory_bytes: int) -> FileTree:
     """Return the files of the kernel module and of the GPUs.
 
     Args:
@@ -44,7 +44,7 @@ def device_files(gpus: Sequence[EmulatedGpu], host_memory_bytes: int) -> FileTre
     return FileTree(files, links)
 
 
-def _pci_files(gpu: EmulatedGpu, host_memory_bytes: int) -> dict[str, str]:
+def _pci_files(gpu: TopologyGpu, host_memory_bytes: int) -> dict[str, str]:
     driver, memory = gpu.driver, gpu.target.dram_bytes
     values: dict[str, str | int] = {
         "vendor": "0x1002",
@@ -92,7 +92,7 @@ def _pci_files(gpu: EmulatedGpu, host_memory_bytes: int) -> dict[str, str]:
     return {name: f"{value}\n" for name, value in values.items()}
 
 
-def _uevent(gpu: EmulatedGpu) -> str:
+def _uevent(gpu: TopologyGpu) -> str:
     device = f"{gpu.driver.device_id:04X}"
     return "\n".join(
         (
@@ -109,7 +109,7 @@ def _node_uevent(minor: int, name: str) -> str:
     return f"MAJOR={_DRM_MAJOR}\nMINOR={minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor"
 
 
-def _links(gpu: EmulatedGpu) -> dict[str, str]:
+def _links(gpu: TopologyGpu) -> dict[str, str]:
     device, card, render = f"{_BRIDGE}/{gpu.pci_address}", f"card{gpu.index}", f"renderD{gpu.render_minor}"
     inside = f"pci0000:00/{gpu.pci_address}"
     links = {

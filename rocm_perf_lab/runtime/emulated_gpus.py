@@ -24,7 +24,7 @@ class TargetNotRunnable(LabError):
 
 
 @dataclass(frozen=True)
-class EmulatedGpu:
+class TopologyGpu:
     """One GPU of the emulated machine."""
 
     index: int
@@ -104,7 +104,7 @@ def _times(target: Target) -> dict[str, int]:
     }
 
 
-def emulated_gpus(target: Target, count: int) -> tuple[EmulatedGpu, ...]:
+def emulated_gpus(target: Target, count: int) -> tuple[TopologyGpu, ...]:
     """Return `count` GPUs of one kind.
 
     Raises:
@@ -120,4 +120,4 @@ def emulated_gpus(target: Target, count: int) -> tuple[EmulatedGpu, ...]:
     architecture = find_architecture(target.architecture)
     sram_ecc = architecture is not None and architecture.fixed_settings.get("sramecc", False)
     xnack = architecture is not None and "xnack" in architecture.settings
-    return tuple(EmulatedGpu(index, target, target.driver, sram_ecc, xnack) for index in range(count))
+    return tuple(TopologyGpu(index, target, target.driver, sram_ecc, xnack) for index in range(count))

@@ -73,7 +73,7 @@ class ApplicationEnd:
 
 @dataclass(frozen=True)
 class ApplicationStart:
-    """How to start the application."""
+    """Command line, environment and signal mask of the application."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.runtime.emulated_gpus import EmulatedGpu
+    from rocm_perf_lab.runtime.emulated_gpus import TopologyGpu
 
 TOPOLOGY = "sys/devices/virtual/kfd/kfd/topology"
 _PROCESSES = "sys/devices/virtual/kfd/kfd/proc"
@@ -79,7 +79,7 @@ class FileTree:
     """Empty directories."""
 
 
-def topology(gpus: Sequence[EmulatedGpu], host: HostFacts) -> FileTree:
+def topology(gpus: Sequence[TopologyGpu], host: HostFacts) -> FileTree:
     """Return the files of /sys/devices/virtual/kfd and their usual symbolic links.
 
     Args:
@@ -98,14 +98,14 @@ def topology(gpus: Sequence[EmulatedGpu], host: HostFacts) -> FileTree:
     return FileTree(files, {"sys/class/kfd/kfd": "../../devices/virtual/kfd/kfd"}, (_PROCESSES,))
 
 
-def capability(gpu: EmulatedGpu) -> int:
+def capability(gpu: TopologyGpu) -> int:
     """Return the bit field `capability` of a GPU."""
     bits = _WATCH_POINTS | (gpu.driver.watch_points.bit_length() - 1) << _WATCH_POINTS_SHIFT
     bits |= _DOORBELL_OF_64_BITS | _DEBUG_TRAP | _SVM_API | _DEBUG_FIRMWARE
     return bits | (_MEMORY_ECC | _SRAM_ECC if gpu.sram_ecc else 0)
 
 
-def _cpu_node(gpus: Sequence[EmulatedGpu], host: HostFacts) -> dict[str, str]:
+def _cpu_node(gpus: Sequence[TopologyGpu], host: HostFacts) -> dict[str, str]:
     counts = {"mem_banks_count": 1, "io_links_count": len(gpus)}
     clock = {"max_engine_clk_ccompute": host.clock_mhz}
     properties = {"cpu_cores_count": host.cpus, **dict.fromkeys(_CPU_FIELDS, 0), **counts, **clock}
@@ -114,7 +114,7 @@ def _cpu_node(gpus: Sequence[EmulatedGpu], host: HostFacts) -> dict[str, str]:
     return files | {f"io_links/{i}/properties": _link("pcie", 0, gpu.node) for i, gpu in enumerate(gpus)}
 
 
-def _gpu_node(gpu: EmulatedGpu, gpus: Sequence[EmulatedGpu], host: HostFacts) -> dict[str, str]:
+def _gpu_node(gpu: TopologyGpu, gpus: Sequence[TopologyGpu], host: HostFacts) -> dict[str, str]:
     others = [other for other in gpus if other.node != gpu.node]
     linked = others if gpu.driver.gpu_link == "xgmi" else []
     peers = [other for other in others if other not in linked]
@@ -138,7 +138,7 @@ def _gpu_node(gpu: EmulatedGpu, gpus: Sequence[EmulatedGpu], host: HostFacts) ->
     return files | {f"p2p_links/{i}/properties": _link("pcie", gpu.node, other.node) for i, other in enumerate(peers)}
 
 
-def _gpu_properties(gpu: EmulatedGpu, host: HostFacts, *, is_linked: bool) -> dict[str, int]:
+def _gpu_properties(gpu: TopologyGpu, host: HostFacts, *, is_linked: bool) -> dict[str, int]:
     target, driver = gpu.target, gpu.driver
     arrays = target.shader_engines * driver.shader_arrays_per_engine
     return {
@@ -179,17 +179,17 @@ def _gpu_properties(gpu: EmulatedGpu, host: HostFacts, *, is_linked: bool) -> di
     }
 
 
-def _simd_id_base(gpu: EmulatedGpu) -> int:
+def _simd_id_base(gpu: TopologyGpu) -> int:
     return _GPU_SIMD_ID_BASE + _SIMD_IDS_PER_GPU * gpu.index
 
 
-def _memory_bank(gpu: EmulatedGpu) -> dict[str, int]:
+def _memory_bank(gpu: TopologyGpu) -> dict[str, int]:
     public = 1  # all device memory is visible to the CPU, as with a large BAR
     width, clock = gpu.driver.memory_bus_bits, gpu.driver.memory_clock_mhz
     return {"heap_type": public, "size_in_bytes": gpu.target.dram_bytes, "flags": 0, "width": width, "mem_clk_max": clock}
 
 
-def _caches(gpu: EmulatedGpu) -> list[str]:
+def _caches(gpu: TopologyGpu) -> list[str]:
     """Return one description per kind of cache; the real driver repeats each for every instance."""
     caches = gpu.target.caches
     kinds = (
@@ -202,7 +202,7 @@ def _caches(gpu: EmulatedGpu) -> list[str]:
     return [_cache(gpu, *kind) for kind in kinds if kind[1]]
 
 
-def _cache(gpu: EmulatedGpu, level: int, size: int, line: int, kind: int, siblings: int) -> str:
+def _cache(gpu: TopologyGpu, level: int, size: int, line: int, kind: int, siblings: int) -> str:
     properties = {
         "processor_id_low": _simd_id_base(gpu),
         "level": level,
