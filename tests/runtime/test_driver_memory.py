@@ -176,7 +176,9 @@ class TestRanges:
         library = driver.library
         library.drv_ranges_forget()
         counts, svm = [0] * 32, [False] * 32
-        base = 1 << 40
+        # Mapped pages: what the host has not mapped is dropped.
+        pages = HostPages(32)
+        base = pages.address
         for is_added, kind, (first, last) in changes:
             arguments = (kind, ctypes.c_uint64(base + first * PAGE), ctypes.c_uint64(base + last * PAGE))
             version = library.drv_ranges_version()
@@ -196,7 +198,7 @@ class TestRanges:
     def test_a_snapshot_does_not_change(self, driver: Driver) -> None:
         library = driver.library
         library.drv_ranges_forget()
-        page = ctypes.c_uint64(1 << 40), ctypes.c_uint64((1 << 40) + PAGE)
+        page = ctypes.c_uint64(1 << 40), ctypes.c_uint64((1 << 40) + PAGE)  # counted ranges are not looked at
         library.drv_ranges_add_locked(COUNTED, *page)
 
         snapshot = library.drv_ranges_get()
@@ -337,6 +339,23 @@ class TestHostMemory:
         driver.svm(0, pages.page(1), 4 * PAGE, [(NO_ACCESS, first), (NO_ACCESS, second)])
         assert (pages.page(1), pages.page(5)) not in driver.ranges()
 
+    def test_registered_memory_leaves_with_its_mapping(self, driver: Driver) -> None:
+        pages = HostPages(2048)
+        driver.svm(0, pages.address, 2048 * PAGE, [(ACCESS, FIRST_GPU_ID)])
+
+        def is_accessible(page: int) -> bool:
+            return any(begin <= pages.page(page) < end for begin, end in driver.ranges())
+
+        before = is_accessible(0), is_accessible(2047)
+        library = ctypes.CDLL(None)
+        library.munmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE))
+        after = is_accessible(0), is_accessible(1100)
+        library.mmap.restype = ctypes.c_void_p
+        library.mmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE), 3, 0x32, -1, ctypes.c_long(0))
+
+        assert before == (True, True)
+        assert after == (True, False)
+
     def test_svm_refusals(self, driver: Driver) -> None:
         pages = HostPages(1)
         assert error_of(driver.svm, 0, pages.address, 0, []) == errno.EINVAL
@@ -363,7 +382,7 @@ class TestHostMemory:
         # The host gives back the second half: 4 MiB.
         library = ctypes.CDLL(None)
         library.munmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE))
-        after = [is_accessible(page) for page in (3, 2047)]
+        after = [is_accessible(page) for page in (3, 1100)]
         library.mmap.restype = ctypes.c_void_p
         library.mmap(ctypes.c_void_p(pages.page(1024)), ctypes.c_size_t(1024 * PAGE), 3, 0x32, -1, ctypes.c_long(0))
 

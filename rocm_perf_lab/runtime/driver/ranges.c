@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "system.h"
+#include "maps.h"
 
-enum { FIRST_CAPACITY = 256 };
+enum { FIRST_CAPACITY = 256, CHECKED_SEGMENTS = 64, CHECK_INTERVAL_NS = 20000 };
 enum { IS_SVM = 1, IS_FAULTED = 2 };
 struct segment {
   uint64_t begin, end;
@@ -16,7 +16,7 @@ struct segment {
 pthread_mutex_t drv_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments;
 static uint64_t segment_count, capacity;
-static atomic_int has_faulted;
+static atomic_int has_host_memory;   // segments that are not counted
 static _Atomic uint64_t version = 1;
 static struct drv_ranges *newest;      // holds one user itself
 
@@ -119,7 +119,7 @@ int drv_ranges_add_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end
     else
       segments[i].bits |= kind == RPL_RANGE_SVM ? IS_SVM : IS_FAULTED;
   }
-  has_faulted |= kind == RPL_RANGE_FAULTED;
+  has_host_memory |= kind != RPL_RANGE_COUNTED;
   tidy(begin, end);
   version++;
   return 0;
@@ -140,34 +140,42 @@ void drv_ranges_remove_locked(enum drv_range_kind kind, uint64_t begin, uint64_t
   version++;
 }
 
-// Drops what is not mapped in [begin, end), in units of large pages.
-static void drop_part(uint64_t begin, uint64_t end) {
-  if (drv_is_mapped(begin, end))
-    return;
-  if (end - begin <= RPL_LARGE_PAGE_BYTES) {
-    drv_ranges_remove_locked(RPL_RANGE_FAULTED, begin, end);
-    return;
-  }
-  uint64_t middle = (begin + (end - begin) / 2) & ~(uint64_t)(RPL_PAGE_BYTES - 1);
-  drop_part(begin, middle);
-  drop_part(middle, end);
+static void drop(uint64_t begin, uint64_t end) {
+  drv_ranges_remove_locked(RPL_RANGE_FAULTED, begin, end);
+  drv_ranges_remove_locked(RPL_RANGE_SVM, begin, end);
 }
 
-// Memory that came in by page faults disappears with the host's mapping, which nobody announces.
+// Drops what is before `mapping`; `argument`: end of the mapping before.
+static int drop_gap(const struct drv_mapping *mapping, void *argument) {
+  uint64_t *mapped_end = argument;
+  drop(*mapped_end, mapping->begin);
+  *mapped_end = mapping->end;
+  return 0;
+}
+
+static void drop_gaps(uint64_t begin, uint64_t end) {
+  uint64_t mapped_end = begin;
+  if (drv_for_each_mapping(begin, end, drop_gap, &mapped_end) == 0)
+    drop(mapped_end, end);
+}
+
+// The host's own memory leaves the GPUs with its mapping, which nobody announces (the kernel notices it for KFD). Looks at a part
+// of the segments; the next call continues behind them.
 static void drop_unmapped(void) {
-  if (!has_faulted)
+  static uint64_t next;           // address
+  if (!has_host_memory)
     return;
-  uint64_t at = 0;
-  int is_left = 0;
-  for (uint64_t i; (i = find(at)) < segment_count;) {
+  for (int seen = 0; seen < CHECKED_SEGMENTS; seen++) {
+    uint64_t i = find(next);
+    if (i == segment_count) {
+      next = 0;
+      return;
+    }
     struct segment segment = segments[i];
-    at = segment.end;
-    if (!(segment.bits & IS_FAULTED))
-      continue;
-    is_left = 1;
-    drop_part(segment.begin, segment.end);
+    next = segment.end;
+    if (segment.bits && !drv_is_mapped(segment.begin, segment.end))
+      drop_gaps(segment.begin, segment.end);
   }
-  has_faulted = is_left;
 }
 
 static void put(struct drv_ranges *ranges) {
@@ -217,7 +225,10 @@ void drv_ranges_put(const struct drv_ranges *ranges) {
 }
 
 uint64_t drv_ranges_version(void) {
-  if (has_faulted) {
+  static _Atomic uint64_t checked_ns;
+  uint64_t now = has_host_memory ? drv_nanoseconds() : 0;
+  if (has_host_memory && now - checked_ns > CHECK_INTERVAL_NS) {
+    checked_ns = now;
     pthread_mutex_lock(&drv_memory_lock);
     drop_unmapped();
     pthread_mutex_unlock(&drv_memory_lock);
@@ -227,7 +238,7 @@ uint64_t drv_ranges_version(void) {
 
 void drv_ranges_forget(void) {
   segment_count = capacity = 0;
-  has_faulted = 0;
+  has_host_memory = 0;
   segments = NULL;     // not freed: another thread may have been moving it, or using the snapshot
   newest = NULL;
   version++;
