@@ -46,7 +46,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def run(code: str, session: Path | None) -> str:
-    """Return what a Python program prints with the driver preloaded."""
+    """Run a Python program with the driver preloaded, and return its output."""
     environment = {**os.environ, "LD_PRELOAD": str(build_driver())}
     if session:
         environment["RPL_SESSION"] = str(session)

@@ -1,4 +1,4 @@
-"""Memory of the emulated driver: blocks, limits, what GPUs can access, and the host's memory."""
+"""Memory of the emulated driver: blocks, limits, accessible ranges, and the host's memory."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class TestRanges:
         library = driver.library
         library.drv_ranges_forget()
         counts, svm = [0] * 32, [False] * 32
-        # Mapped pages: what the host has not mapped is dropped.
+        # Mapped pages, since pages that the host has not mapped are dropped.
         pages = HostPages(32)
         base = pages.address
         for is_added, kind, (first, last) in changes:

@@ -262,7 +262,7 @@ class TestFork:
 
 
 class TestBufferObjects:
-    """GEM handles and virtual addresses: what virtual memory management of the runtime uses."""
+    """GEM handles and virtual addresses, for the virtual memory management of the runtime."""
 
     def test_parts_of_an_object_at_addresses(self, driver: Driver) -> None:
         library = driver.library
