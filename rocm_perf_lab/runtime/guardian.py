@@ -160,6 +160,7 @@ class _GuardianProcess:
                 end = self._supervise()
                 if end is None:
                     end_children(0.0, 0.0)
+                if end is None or self._is_orphaned():
                     when_orphaned()
                 else:
                     os.write(self._report, end.text().encode())

@@ -319,6 +319,17 @@ def test_nothing_remains_after_a_kill(runs: Runs, tmp_path: Path, victim: str) -
     assert eventually(lambda: runs.directories() == [])
 
 
+def test_nothing_remains_after_a_kill_while_children_are_being_ended(runs: Runs) -> None:
+    process = runs.start(["sh", "-c", "trap '' TERM; sleep 50 & echo ready"])
+    assert eventually(lambda: len(runs.processes()) == 1)
+
+    process.kill()
+    process.communicate(timeout=SECONDS)
+
+    assert eventually(lambda: runs.processes() == {})
+    assert eventually(lambda: runs.directories() == [])
+
+
 def test_the_next_run_removes_the_session_of_a_killed_one(runs: Runs) -> None:
     process = runs.start(python(COUNTS_INTERRUPTS))
     guardian = guardian_of(process)
