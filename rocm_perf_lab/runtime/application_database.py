@@ -96,16 +96,19 @@ def write_databases(records: ApplicationRecords, directory: Path, counters: Sequ
         RecordError: A file of records is damaged.
         DatabaseWriteError: A database cannot be written.
     """
-    databases, dispatches, uncounted = [], 0, 0
+    databases, dispatches, uncounted, rough = [], 0, 0, 0
     for path in sorted(records.session.glob(_RECORDS), key=_numbers):
         written = _ProcessDatabase(records, tuple(counters)).write(path, directory)
         if written.path is not None:
             databases.append(written.path)
         dispatches += written.dispatches
         uncounted += written.uncounted
-    notes = (
-        [f"{uncounted:,} dispatches have no counters: those of {_MOST_COUNTED:,} of each kernel are kept"] if uncounted else []
+        rough += written.rough
+    limit = f"{uncounted:,} dispatches have no counters: those of {_MOST_COUNTED:,} of each kernel are kept"
+    times = (
+        f"the times of {rough:,} dispatches follow from their instructions and bytes only: the timing model did not estimate them"
     )
+    notes = [*([limit] if uncounted else []), *([times] if rough else [])]
     return WrittenDatabases(tuple(databases), dispatches, tuple(notes))
 
 
@@ -114,6 +117,7 @@ class _Written:
     path: Path | None = None
     dispatches: int = 0
     uncounted: int = 0
+    rough: int = 0
 
 
 @dataclass
@@ -159,8 +163,10 @@ class _ProcessDatabase:
         elif isinstance(entry, RecordedDispatch) and entry.kernel in self.records.kernels:
             self._add_kernel(stream, entry.kernel, entry.gpu)
             values = self._counters(entry)
-            stream.add_dispatch(_dispatch(entry, values, has_times=self.records.targets[entry.gpu].timing is not None))
+            has_times = self.records.targets[entry.gpu].timing is not None
+            stream.add_dispatch(_dispatch(entry, values, has_times=has_times))
             written.dispatches += 1
+            written.rough += has_times and not entry.estimate and entry.end_ns > entry.start_ns
             written.uncounted += bool(self.counters and not values)
         elif isinstance(entry, RecordedCopy) and self.records.targets[entry.gpu].timing is not None:
             stream.add_copy(_copy(entry))

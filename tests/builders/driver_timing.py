@@ -72,6 +72,7 @@ class TimedDriver:
     ) -> None:
         self.clock = EmulatedClock(target, counters=("TCC_HIT_sum", "SQ_BUSY_CYCLES"), details=details)
         self.asked = 0
+        self.refuses = False
         self._threads = threads
         self._target = target
         self._library = ctypes.CDLL(str(_library_path()))
@@ -164,6 +165,8 @@ class TimedDriver:
 
     def _answer(self, message: int, count: int, answer: ctypes._Pointer[DurationAnswer]) -> None:
         self.asked += 1
+        if self.refuses:
+            return
         kernel, counters = self._kernel, self.clock.counters
         content = self.clock.answer(ctypes.string_at(message, count), lambda one: estimated(one, kernel, self._target, counters))
         answer[0] = DurationAnswer.from_buffer_copy(content)

@@ -20,7 +20,7 @@ from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.rocprof.reader import read_databases
-from rocm_perf_lab.runtime.application_database import ApplicationKernel, ApplicationRecords, write_databases
+from rocm_perf_lab.runtime.application_database import ApplicationKernel, ApplicationRecords, WrittenDatabases, write_databases
 from rocm_perf_lab.runtime.dispatch_records import (
     DetailedDispatch,
     RecordedCopy,
@@ -97,10 +97,13 @@ class Place:
         ones = np.ones(count, np.float32)
         return [*(self.buffer(ones, name) for name in "abc"), int32(count)]
 
-    def trace(self, counters: tuple[str, ...], kernel: TimedKernel) -> Trace:
+    def databases(self, counters: tuple[str, ...], kernel: TimedKernel) -> WrittenDatabases:
         known = {1: ApplicationKernel(kernel, "gfx942", self.code.sha256, self.code.data)}
         records = ApplicationRecords(self.session, [self.target], known, self.driver.clock.estimates, "./app --size 8")
-        written = write_databases(records, self.session / "databases", counters)
+        return write_databases(records, self.session / "databases", counters)
+
+    def trace(self, counters: tuple[str, ...], kernel: TimedKernel) -> Trace:
+        written = self.databases(counters, kernel)
         assert len(written.databases) == 1
         return read_databases(written.databases)
 
@@ -232,6 +235,17 @@ def test_a_target_without_timing_model_has_no_times(code: CodeObject, tmp_path: 
     assert not trace.provenance.has_times
     assert trace.dispatches.end_ns.tolist() == [0, 0, 0]
     assert trace.counters["SQ_WAVES"].value.tolist() == [32, 32, 32]
+
+
+def test_a_kernel_that_cannot_be_estimated_has_rough_times_and_is_asked_for_once(code: CodeObject, tmp_path: Path) -> None:
+    with place(code, tmp_path) as here, here.prepared("add", 64, *here.add_arguments(64 * ITEMS)) as prepared:
+        here.driver.refuses = True
+        kernel = here.kernel("add", prepared)
+        durations = [here.driver.run(prepared, kernel) for _ in range(3)]
+        assert here.driver.asked == 1
+        written = here.databases((), kernel)
+    assert durations[0] == durations[1] == durations[2] > 0
+    assert written.notes[0].startswith("the times of 3 dispatches follow from their instructions and bytes only")
 
 
 def test_a_dispatch_can_be_traced_afterwards(code: CodeObject, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ struct drv_family *drv_family_of(const struct drv_kernel *kernel, const struct r
   struct key key = key_of(kernel, launch);
   pthread_mutex_lock(&table.lock);
   struct drv_family *family = found_or_created(&key, groups_of(launch));
-  *wanted = family && (!family->count || family->wants_another);
+  *wanted = family && !family->is_final && (!family->count || family->wants_another);
   pthread_mutex_unlock(&table.lock);
   return family;
 }
@@ -128,6 +128,12 @@ void drv_family_add(struct drv_family *family, const struct drv_estimate *estima
   pthread_mutex_lock(&table.lock);
   family->wants_another = 0;
   if (family->count < ESTIMATES) family->estimates[family->count++] = *estimate;
+  pthread_mutex_unlock(&table.lock);
+}
+
+void drv_family_give_up(struct drv_family *family) {
+  pthread_mutex_lock(&table.lock);
+  family->is_final = 1;
   pthread_mutex_unlock(&table.lock);
 }
 

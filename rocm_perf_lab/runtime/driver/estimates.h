@@ -11,6 +11,8 @@ struct drv_family;
 // Returns the dispatches like a launch, or NULL if memory is short. `*wanted`: whether its duration has to be estimated.
 struct drv_family *drv_family_of(const struct drv_kernel *kernel, const struct rpl_launch *launch, int *wanted);
 void drv_family_add(struct drv_family *family, const struct drv_estimate *estimate);
+// The dispatches of a family cannot be estimated.
+void drv_family_give_up(struct drv_family *family);
 // Duration of a dispatch that was not estimated; `*record` is the number of the estimate it was scaled from, or 0.
 uint64_t drv_family_scaled(struct drv_family *family, const struct drv_amount *amount, uint32_t *record);
 // Duration of a dispatch by its instructions and bytes alone, without the timing model.

@@ -15,9 +15,6 @@ struct drv_timing {
   struct rpl_dispatch_entry entry;
 };
 
-// Set once the service has refused to estimate a duration: all further ones are rough.
-static atomic_int is_unavailable;
-
 static uint32_t index_of(const struct drv_gpu *gpu) { return (uint32_t)(gpu - drv_settings()->gpus); }
 
 struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gpu_id, uint32_t queue_id, struct rpl_launch *launch,
@@ -33,7 +30,7 @@ struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gp
   memcpy(timing->entry.grid, launch->grid, sizeof timing->entry.grid);
   memcpy(timing->entry.block, launch->block, sizeof timing->entry.block);
   memcpy(timing->entry.remainder, launch->remainder, sizeof timing->entry.remainder);
-  if (!drv_settings()->records || !gpu->launch_ns || atomic_load_explicit(&is_unavailable, memory_order_relaxed)) return timing;
+  if (!drv_settings()->records || !gpu->launch_ns) return timing;
   int wanted = 0;
   timing->family = drv_family_of(kernel, launch, &wanted);
   if (wanted) timing->detail = drv_detail_create(launch, gpu->xcds, ranges, threads);
@@ -61,7 +58,7 @@ static uint64_t estimated(struct drv_timing *timing, uint64_t dispatch_number, c
   if (drv_detail_ask(timing->detail, timing->kernel, timing->launch, timing->entry.gpu, timing->entry.queue, dispatch_number, work,
                      &estimate.duration_ns, &estimate.fixed_ns, &estimate.record) ||
       !estimate.duration_ns) {
-    atomic_store(&is_unavailable, 1);
+    drv_family_give_up(timing->family);
     return drv_rough_duration(timing->gpu, timing->launch, &estimate.amount);
   }
   timing->entry.record = estimate.record;
@@ -109,7 +106,6 @@ void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, u
 }
 
 void drv_timing_forget(void) {
-  atomic_store(&is_unavailable, 0);
   drv_families_forget();
   drv_records_forget();
 }
