@@ -56,7 +56,7 @@ def test_work_that_starts_when_another_queue_ends_depends_on_it() -> None:
 
 
 FORK_AND_JOIN: list[Row] = [(0, 10_000, 0), (11_000, 61_000, 1), (11_000, 111_000, 2), (112_000, 122_000, 0)]
-"""A (10 us) on queue 0, then B (50 us) and C (100 us) on queues of their own, then D (10 us) on queue 0, 1 us in between."""
+"""A (10 us) on queue 0, then B (50 us) and C (100 us) on separate queues, then D (10 us) on queue 0, 1 us in between."""
 
 
 def test_a_join_waits_for_every_branch() -> None:

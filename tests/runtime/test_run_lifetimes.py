@@ -75,7 +75,7 @@ def interruptible() -> None:
 
 @dataclass(frozen=True)
 class Runs:
-    """Starts `rocm-perf run` with a directory of its own for sessions."""
+    """Starts `rocm-perf run` with a separate directory for sessions."""
 
     sessions: Path
 

@@ -84,7 +84,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Sources in a directory of their own."""
+    """Sources in a separate directory."""
     return Place(tmp_path)
 
 
