@@ -24,6 +24,7 @@ struct dispatch {
   struct drv_task task;
   const struct drv_kernel *kernel;
   struct rpl_launch launch;       // without what belongs to one thread
+  int is_cooperative;             // its workgroups meet at a grid barrier
   struct drv_timing *timing;
   struct drv_watched watched;
   int64_t budget;
@@ -101,21 +102,15 @@ static void set_user_sgprs(struct rpl_launch *launch, const struct drv_kernel *k
   launch->user_sgpr_count = count;
 }
 
-// Whether workgroups may wait for each other: the runtime passes the barrier of the grid in cooperative launches only.
-static int is_cooperative(const struct drv_kernel *kernel, uint64_t arguments) {
-  uint64_t barrier = 0;
-  if (!kernel->cooperative || kernel->cooperative - 1 + sizeof barrier > kernel->kernarg_bytes || !arguments) return 0;
-  memcpy(&barrier, (const void *)(arguments + kernel->cooperative - 1), sizeof barrier);
-  return barrier != 0;
-}
-
-static void set_resident(struct rpl_launch *launch, const struct drv_kernel *kernel, uint64_t workgroups) {
+static void set_resident(struct dispatch *d) {
+  const struct drv_kernel *kernel = d->kernel;
+  struct rpl_launch *launch = &d->launch;
   uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t waves = (items + kernel->wave_size - 1) / kernel->wave_size;
   uint64_t rows = (uint64_t)kernel->vgpr_rows + kernel->agpr_rows + RPL_TEMP_ROWS;
   uint64_t wave_bytes = rows * sizeof(uint32_t[RPL_LANES]) + RPL_PAGE_BYTES + (uint64_t)launch->scratch_bytes * RPL_LANES;
   uint64_t most = launch->starts_together ? MOST_RESIDENT : RESIDENT_BYTES / (waves * wave_bytes + launch->lds_bytes);
-  launch->resident_workgroups = (uint32_t)(most < 1 ? 1 : most < workgroups ? most : workgroups);
+  launch->resident_workgroups = (uint32_t)(most < 1 ? 1 : most < d->workgroups ? most : d->workgroups);
 }
 
 // Returns the number of workgroups, or 0 if the geometry is impossible.
@@ -150,9 +145,9 @@ static void set_launch(struct dispatch *d, const struct hsa_kernel_dispatch_pack
   launch->agpr_rows = kernel->agpr_rows;
   launch->load_address = kernel->load_address;
   launch->budget = &d->budget;
-  launch->starts_together = (uint32_t)is_cooperative(kernel, pairs[3]);
+  launch->starts_together = (uint32_t)d->is_cooperative;
   launch->slice_instructions = kernel->depends_on_order || launch->starts_together ? SHARING_SLICE : SLICE;
-  set_resident(launch, kernel, d->workgroups);
+  set_resident(d);
   set_user_sgprs(launch, kernel, pairs);
 }
 
@@ -231,6 +226,14 @@ static uint32_t refuse(struct drv_outcome *outcome, uint32_t failure, const char
   return outcome->failed = failure;
 }
 
+// Whether workgroups may wait for each other: the runtime passes the barrier of the grid in cooperative launches only.
+static int has_grid_barrier(const struct drv_kernel *kernel, struct worker *worker, uint64_t kernarg) {
+  uint64_t at = kernarg + kernel->cooperative - 1, barrier;
+  if (!kernel->cooperative || !drv_view_has(&worker->view, at, at + sizeof barrier)) return 0;
+  memcpy(&barrier, (const void *)at, sizeof barrier);
+  return barrier != 0;
+}
+
 // Checks the packet. Returns whether it can run.
 static int accept(struct dispatch *d, struct worker *worker, const struct drv_queue_info *queue,
                   const struct hsa_kernel_dispatch_packet_s *packet, struct drv_outcome *outcome) {
@@ -249,6 +252,7 @@ static int accept(struct dispatch *d, struct worker *worker, const struct drv_qu
     drv_say_answer(error);
     return !refuse(outcome, RPL_FAILED_TRANSLATION, NULL);
   }
+  d->is_cooperative = has_grid_barrier(d->kernel, worker, packet->kernarg);
   uint64_t first = packet->kernarg + d->kernel->preload_offset;
   if (d->kernel->preload_dwords && !drv_view_has(&worker->view, first, first + 4ull * d->kernel->preload_dwords)) {
     outcome->address = first;
@@ -278,7 +282,8 @@ void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_di
   int64_t instructions = d.watched.first_budget - d.budget;
   struct drv_work work = {worker->executions, worker->active_lanes, &worker->view.machine.counters, (uint64_t)instructions};
   outcome->timing = d.timing;
-  outcome->failed = drv_fault_outcome(atomic_load(&d.has_fault) ? &d.fault : NULL, &d.watched, d.kernel, &d.launch, &outcome->address);
+  const struct rpl_fault *fault = atomic_load(&d.has_fault) ? &d.fault : NULL;
+  outcome->failed = drv_fault_outcome(fault, &d.watched, d.kernel, &d.launch, &outcome->address);
   outcome->duration_ns = drv_timing_end(d.timing, dispatch_number, outcome->failed ? NULL : &work);
   if (!outcome->failed) drv_kernel_weigh(d.kernel, (uint64_t)instructions / d.workgroups + 1);
 }
