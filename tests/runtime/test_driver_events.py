@@ -132,7 +132,8 @@ class TestWait:
         assert of_memory.result == COMPLETE
         assert of_memory.payloads[0] == (1, 0, 0x7F1234567000, FIRST_GPU_ID + 1)
         assert of_hardware.result == COMPLETE
-        assert of_hardware.payloads[0][1] >> 32 == FIRST_GPU_ID
+        # reset type and cause; loss of memory and GPU
+        assert of_hardware.payloads[0][:2] == (0, 1 | FIRST_GPU_ID << 32)
         for event in (memory, hardware):
             with pytest.raises(OSError, match="Invalid argument"):
                 driver.change_event(SET, event)

@@ -391,7 +391,8 @@ void drv_event_memory_fault(uint32_t gpu_id, uint64_t address, int not_present, 
 }
 
 void drv_event_hardware_exception(uint32_t gpu_id, int reset_cause) {
-  struct kfd_hsa_hw_exception_data data = {KFD_HW_EXCEPTION_PER_ENGINE_RESET, (uint32_t)reset_cause, 0, gpu_id};
+  // The runtime ignores exceptions without loss of memory; the kernel driver always reports one.
+  struct kfd_hsa_hw_exception_data data = {KFD_HW_EXCEPTION_WHOLE_GPU_RESET, (uint32_t)reset_cause, 1, gpu_id};
   raise(KFD_IOC_EVENT_HW_EXCEPTION, NULL, &data);
 }
 
