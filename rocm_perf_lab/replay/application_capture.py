@@ -261,8 +261,8 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
         return ApplicationCaptureError(
             f"the application, which {_ending(exit_code)}, did not load the capture tool",
             where=" ".join(request.command),
-            hint="Check that the application uses a GPU through ROCm. If it sets HSA_TOOLS_LIB itself, add --preload; "
-            "if that does not help, add --rocprofiler-sdk.",
+            hint="Check that the application uses a GPU through ROCm (rocm-perf doctor). If it sets HSA_TOOLS_LIB itself, add "
+            "--preload; if that does not help, add --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
         return ApplicationCaptureError(f"the capture tool did not start: {loaded[0]}", where=f"--kernel {request.kernel}")
