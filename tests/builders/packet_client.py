@@ -1,4 +1,4 @@
-"""A client of the emulated driver without a runtime: in a process that preloads the driver, it fills queues with packets itself."""
+"""A client of the emulated driver without a runtime: in a process that preloads the driver, it writes the packets itself."""
 
 from __future__ import annotations
 
