@@ -155,6 +155,13 @@ def test_a_capture_of_an_application_needs_the_name_of_a_kernel() -> None:
     assert "--kernel NAME" in result.stderr
 
 
+def test_a_root_is_refused_for_the_gpu_of_this_machine(tmp_path: Path) -> None:
+    result = run("capture", "--kernel", "k", "--device", "rocm", "--root", tmp_path, "--", "./app")
+
+    assert result.exit_code == 2
+    assert "--root needs the emulated GPU" in result.stderr
+
+
 def test_a_target_of_another_architecture_is_refused_with_those_that_work(captured: Path) -> None:
     result = emulated("full-vm", captured, "--target", "mi250x")
 

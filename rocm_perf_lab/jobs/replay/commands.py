@@ -191,13 +191,15 @@ class CaptureDevice:
         """Return the emulated machine; None for the GPU of this machine.
 
         Raises:
-            LabError: There is no such target, or it cannot be emulated; or the directory tree has no ROCm.
+            LabError: There is no such target, or it cannot be emulated; the directory tree has no ROCm, or is for a real GPU.
         """
         from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
         from rocm_perf_lab.runtime.application import check_root
         from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
 
         if chosen_device(self.device, str(self.root) if self.root is not None else None) == "rocm":
+            if self.root is not None:
+                raise LabError("--root needs the emulated GPU", where="--root", hint="add --device emulator")
             return None
         root = check_root(self.root) if self.root is not None else None
         return EmulatedMachine(load_target(self.target or DEFAULT_TARGET), root)
