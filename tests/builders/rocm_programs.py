@@ -54,7 +54,7 @@ class RocmPrograms:
         options: Sequence[str] = (),
         *,
         variables: Mapping[str, str] | None = None,
-        timeout: float = 120,
+        timeout: float = 600,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the emulated GPU to its end; its program's directory is the working directory."""
         directory = Path(command[0]).parent
