@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +61,7 @@ def start_up(runs: int) -> Iterator[Figure]:
 
 
 def _command(application: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "rocm_perf_lab", "run", "--root", str(rocm_root_dir()), "--", *application]
+    return RocmPrograms(rocm_root_dir()).command(application)
 
 
 def _output(application: Sequence[str]) -> str:
