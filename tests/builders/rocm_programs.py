@@ -54,10 +54,11 @@ class RocmPrograms:
         options: Sequence[str] = (),
         *,
         variables: Mapping[str, str] | None = None,
+        working_directory: Path | None = None,
         timeout: float = 600,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the emulated GPU to its end; its program's directory is the working directory."""
-        directory = Path(command[0]).parent
+        """Run a command on the emulated GPU to its end, by default in its program's directory."""
+        directory = working_directory or Path(command[0]).parent
         return subprocess.run(
             self.command(command, options),
             cwd=directory if directory.is_absolute() else "/",
