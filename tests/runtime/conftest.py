@@ -1,5 +1,7 @@
 """Fixtures of AMD's runtime on the emulated driver."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,13 @@ import pytest
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.runtime.rocm_root import enter_root, is_complete, rocm_root_dir
 from tests.builders.rocm_programs import RocmPrograms
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Return a directory with a short path, because addresses of sockets are limited to 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="rpl-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.structures import AccessKind, FaultKind, FaultRecord
 from rocm_perf_lab.runtime.code_image import DeviceBlock, find_code
@@ -328,6 +329,8 @@ def test_damaged_files_on_disk_are_made_again(tmp_path: Path, code_object: CodeO
             libraries.append(ask(client, code_object).library)
         for path in (tmp_path / "native").glob(f"*{damage}"):
             path.write_bytes(path.read_bytes()[:-1])
+
+    ctypes.CDLL(str(load_runtime().path), mode=ctypes.RTLD_GLOBAL)  # has the functions that translated code calls
 
     assert len(set(libraries)) == 1
     assert ctypes.CDLL(libraries[0]).kernel
