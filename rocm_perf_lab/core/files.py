@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import fcntl
 import hashlib
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _DIGEST_BYTES = 32
@@ -52,6 +55,18 @@ def read_sealed(path: Path) -> bytes | None:
         return None
     digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
     return content if hashlib.sha256(content).digest() == digest else None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock of a file, which is created if it does not exist; wait while another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def require_existing(path: Path, what: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
+
+if TYPE_CHECKING:
+    import os
 
 
 def resource_dir(name: str) -> Path:
@@ -64,7 +67,6 @@ def _cache_of_user() -> Path | None:
 def _temporary_cache() -> Path:
     """Return a directory for this user only: entries of other users could be wrong."""
     import os
-    import stat
     import tempfile
 
     path = Path(tempfile.gettempdir()) / f"rocm-perf-lab-{os.geteuid()}"
@@ -73,13 +75,21 @@ def _temporary_cache() -> Path:
         status = path.lstat()
     except OSError:
         status = None
-    if status is None or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if status is None or not is_directory_of_user(status):
         raise LabError(
             "there is no place for cached files: the home directory cannot be written",
             where=str(path),
             hint="set ROCM_PERF_LAB_CACHE to a directory",
         )
     return path
+
+
+def is_directory_of_user(status: os.stat_result) -> bool:
+    """Return whether a file status is that of a directory which only this user can write."""
+    import os
+    import stat
+
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def zig_environment() -> dict[str, str]:

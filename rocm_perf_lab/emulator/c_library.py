@@ -6,25 +6,19 @@ is built again. Of several processes that need one library at the same time, one
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.core.files import locked, write_bytes, write_text
 from rocm_perf_lab.core.resources import zig_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SYSTEM_COMPILERS = ("clang", "gcc", "cc")
 _MOST_ERROR_CHARACTERS = 2000
@@ -63,7 +57,7 @@ def build_library(library: CLibrary, cache: Path) -> Path:
     compiler = _compiler(library)
     path = cache / f"{_key(library, compiler)}.so"
     if not _is_intact(path):
-        with _one_at_a_time(path.with_suffix(".lock")):
+        with locked(path.with_suffix(".lock")):
             if not _is_intact(path):
                 content = _compile(library, compiler)
                 write_bytes(path, content)
@@ -115,15 +109,6 @@ def _is_intact(path: Path) -> bool:
         return hashlib.sha256(path.read_bytes()).hexdigest() == path.with_suffix(".sha256").read_text()
     except OSError:
         return False
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Wait until no other process builds the same library."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _compile(library: CLibrary, compiler: tuple[str, ...]) -> bytes:

@@ -7,22 +7,20 @@ running their scripts. So neither root nor a Debian of the same release is neede
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.files import locked, write_text
 from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, enter_root, is_complete, rocm_root_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 SUITE_VARIABLE = "ROCM_PERF_LAB_ROCM_SUITE"
 _DEFAULT_SUITE = "sid"
@@ -135,7 +133,7 @@ def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
     Raises:
         LabError: The packages cannot be had, or this user cannot enter a root directory.
     """
-    with _locked(root):
+    with locked(root.with_name(f"{root.name}.lock")):
         present = (root / COMPLETE_FILE).read_text().split() if is_complete(root) else []
         missing = [package for package in packages if package not in present]
         if missing:
@@ -239,15 +237,6 @@ def _configure(root: Path) -> None:
 
 def _report(what: str) -> None:
     print(f"ROCm root: {what}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock of a tree."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with root.with_name(f"{root.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

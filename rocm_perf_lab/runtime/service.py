@@ -177,7 +177,7 @@ class TranslationService:
         return message(MessageKind.KERNEL_IS, answer, texts(str(self.store.library(kernel)), kernel.facts.name))
 
     def _hot(self, content: bytes) -> bytes:
-        """Optimise the blocks that run often; the driver asks in a thread of its own."""
+        """Optimise the blocks that run often; the driver asks in a separate thread."""
         import numpy as np
 
         from rocm_perf_lab.emulator.hot_blocks import blocks_to_optimise

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import locked
+from rocm_perf_lab.core.resources import is_directory_of_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +107,7 @@ def open_session(parent: Path | None = None) -> Iterator[Session]:
         SessionError: There is no place for it.
     """
     parent = sessions_dir() if parent is None else _private(parent)
-    with _locked(parent / _LOCK):
+    with locked(parent / _LOCK):
         _remove_leftovers(parent)
         directory = parent / f"{_PREFIX}{os.urandom(_RANDOM_BYTES).hex()}"
         directory.mkdir(mode=0o700)
@@ -160,22 +161,11 @@ def _private(directory: Path) -> Path:
         status = directory.stat()
     except OSError as error:
         raise SessionError(f"no session directory can be created: {error.strerror}", where=str(directory), hint=hint) from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if not is_directory_of_user(status):
         raise SessionError("other users can write the session directory", where=str(directory), hint=hint)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise SessionError("the session directory cannot be written", where=str(directory), hint=hint)
     return directory
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock of a file."""
-    lock = _lock_file(path)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _lock_file(path: Path) -> int:
@@ -183,7 +173,7 @@ def _lock_file(path: Path) -> int:
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Remove the directories whose sessions have ended: nobody holds their lock."""
+    """Remove the directories whose sessions have ended: no process holds their lock."""
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             lock = _lock_file(directory / _LOCK)

@@ -8,7 +8,6 @@ of the lowest priority logs it and removes the file; if that fails, it writes th
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rocm_perf_lab.core.components import Component, build
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.files import locked, write_text
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.tracking.run import SelfClosingTracker, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI
@@ -126,8 +125,7 @@ def log_record(directory: Path) -> None:
     """
     record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     row = Component.model_validate(record["tracking"])
-    with (cache_dir() / "tracking.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time creates a new store
+    with locked(cache_dir() / "tracking.lock"):  # one process at a time creates a new store
         tracker: RunTracker = build(row, where="tracking", run_name=record["run_name"])
         with tracker:
             tracker.set_tags(record["tags"])
