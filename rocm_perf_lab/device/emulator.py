@@ -89,6 +89,7 @@ class EmulatorDevice:
         self._checks = parse_checks(check)
         self._target = target
         self._max_instructions = max_instructions
+        self._time_limit_s: float | None = None
         self._threads = threads or os.cpu_count() or 1
         self._sample = sample_policy(sample, traced_workgroups, sample_seed)
         self._has_own_seed = sample_seed is not None
@@ -149,6 +150,12 @@ class EmulatorDevice:
         device._sample = replace(self._sample, seed=seed)
         return device
 
+    def with_time_limit(self, seconds: float) -> EmulatorDevice:
+        """Return this device with a limit of wall-clock time per launch."""
+        device = copy(self)
+        device._time_limit_s = seconds
+        return device
+
     def machine(self) -> EmulatedGpu:
         """Return a new emulated GPU with the settings of this device; the caller closes it."""
         from rocm_perf_lab.emulator.machine import EmulatedGpu
@@ -159,6 +166,7 @@ class EmulatorDevice:
             threads=self._threads,
             sample=self._sample,
             checks=self._checks,
+            time_limit_s=self._time_limit_s,
         )
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _DRAWN_AT_ONCE = 1 << 20
 NULL_POINTER = bytes(8)
+_MOST_WORK_ITEMS = (1 << 32) - 1
 
 
 class LaunchError(LabError):
@@ -45,7 +46,7 @@ def launch_geometry(description: KernelDescription, contract: LaunchContract | N
     """Return the geometry of a launch, without allocating its buffers.
 
     Raises:
-        LaunchError: A dimension is not positive.
+        LaunchError: A dimension is not positive or too large.
         ExpressionError: An expression cannot be evaluated.
     """
     params = description.params
@@ -54,7 +55,13 @@ def launch_geometry(description: KernelDescription, contract: LaunchContract | N
     lds_bytes += contract.dynamic_lds_bytes if contract else 0
     if description.work_items:
         return Geometry.of_work_items(_dim3(description.work_items, params, "kernel.work_items"), block, lds_bytes)
-    return Geometry(_dim3(description.grid, params, "kernel.grid"), block, lds_bytes)
+    geometry = Geometry(_dim3(description.grid, params, "kernel.grid"), block, lds_bytes)
+    if max(geometry.work_items) > _MOST_WORK_ITEMS:
+        raise LaunchError(
+            f"kernel.grid has {max(geometry.work_items):,} work-items along one axis, at most {_MOST_WORK_ITEMS:,} are possible",
+            where="kernel.grid",
+        )
+    return geometry
 
 
 def build_launch(

@@ -151,6 +151,15 @@ class Device(Protocol):
 
 
 @runtime_checkable
+class TimeLimitedDevice(Protocol):
+    """Device that ends a run which takes too long."""
+
+    def with_time_limit(self, seconds: float) -> Self:
+        """Return this device with a limit of wall-clock time per run; a run that exceeds it is a :class:`LabError`."""
+        ...
+
+
+@runtime_checkable
 class SampledDevice(Protocol):
     """Device whose times are estimated from a random sample of workgroups."""
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,12 @@ class RocmDevice:
         self._timeout_s = timeout_s
         self._att_target_cu = att_target_cu
         self._att_shader_engines = att_shader_engines
+
+    def with_time_limit(self, seconds: float) -> RocmDevice:
+        """Return this device with a limit of wall-clock time per profiled run."""
+        device = copy(self)
+        device._timeout_s = min(self._timeout_s, seconds)
+        return device
 
     @cached_property
     def identity(self) -> DeviceIdentity:

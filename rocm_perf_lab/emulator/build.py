@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.resources import cache_dir
-from rocm_perf_lab.emulator.c_library import CLibrary, build_library
+from rocm_perf_lab.emulator.c_library import OLDEST_GLIBC, CLibrary, build_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RUNTIME_SOURCES = Path(__file__).parent / "runtime"
-RUNTIME_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC")
+RUNTIME_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-strict-aliasing", "-fPIC")
 _DECLARATION = re.compile(r"^\w[\w ]*?\**\b(rpl_\w+)\(", re.MULTILINE)
 
 
@@ -54,7 +55,9 @@ def load_runtime(cache: Path | None = None) -> Runtime:
 def build_runtime(cache: Path) -> Path:
     """Return the shared library in `cache`; compile it unless an intact one exists."""
     sources, headers = runtime_files()
-    library = CLibrary("the C runtime of the emulator", sources, headers, RUNTIME_FLAGS, ("-lm",))
+    # As the other libraries: zig's compiler support library is built once for all of them.
+    glibc = OLDEST_GLIBC if platform.libc_ver()[0] == "glibc" else None
+    library = CLibrary("the C runtime of the emulator", sources, headers, RUNTIME_FLAGS, ("-lm",), glibc)
     return build_library(library, cache)
 
 

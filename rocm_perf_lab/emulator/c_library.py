@@ -1,17 +1,19 @@
 """Compiles C sources to a shared library in the cache: `build_library(CLibrary(...), cache) -> Path`.
 
-The cache key covers the sources, the compiler and the CPU, since libraries are built for this CPU. A file with a wrong checksum
-is built again. Of several processes that need one library at the same time, one compiles it.
+Sources are compiled at the same time, and linked without their flags: zig builds its support library once per target, CPU and
+level of optimisation. The cache key covers the sources, the compiler and the CPU, since libraries are built for this CPU. A file
+with a wrong checksum is built again. Of several processes that need one library at the same time, one compiles it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -22,6 +24,9 @@ from rocm_perf_lab.core.resources import zig_environment
 
 _SYSTEM_COMPILERS = ("clang", "gcc", "cc")
 _MOST_ERROR_CHARACTERS = 2000
+_LINK_FLAGS = ("-shared", "-O2")
+OLDEST_GLIBC = "2.28"
+"""That of RHEL 8 and Debian 10. Containers with ROCm 6 and 7 are not older."""
 
 
 class RuntimeBuildError(LabError):
@@ -39,6 +44,7 @@ class CLibrary:
     headers: tuple[Path, ...]
     """Files that the sources include and that may change."""
     flags: tuple[str, ...]
+    """Of the compiler."""
     link_flags: tuple[str, ...] = ()
     glibc: str | None = None
     """Oldest version of glibc that must be able to load the library, for example 2.28; None for that of this computer.
@@ -65,10 +71,22 @@ def build_library(library: CLibrary, cache: Path) -> Path:
     return path
 
 
+def find_zig() -> Path | None:
+    """Return the compiler and linker of the ziglang wheel, if that is installed.
+
+    Its Python wrapper would take as much time as a small source.
+    """
+    found = util.find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        return None
+    return Path(found.submodule_search_locations[0]) / "zig"
+
+
 def _compiler(library: CLibrary) -> tuple[str, ...]:
-    if util.find_spec("ziglang") is not None:
+    zig = find_zig()
+    if zig is not None:
         target = ("-target", f"{platform.machine()}-linux-gnu.{library.glibc}") if library.glibc else ()
-        return (sys.executable, "-m", "ziglang", "cc", *target)
+        return (str(zig), "cc", *target)
     found = next(filter(None, map(shutil.which, _SYSTEM_COMPILERS)), None)
     if found is None:
         raise RuntimeBuildError(
@@ -88,7 +106,7 @@ def _key(library: CLibrary, compiler: tuple[str, ...]) -> str:
 
 
 def _compiler_version(compiler: tuple[str, ...]) -> str:
-    if compiler[0] == sys.executable:
+    if compiler[0] == str(find_zig()):
         from importlib.metadata import version
 
         return f"ziglang {version('ziglang')}"
@@ -113,13 +131,24 @@ def _is_intact(path: Path) -> bool:
 
 def _compile(library: CLibrary, compiler: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-runtime-") as directory:
+        objects = [Path(directory) / f"{number}.o" for number in range(len(library.sources))]
+        commands = [
+            [*compiler, *library.flags, "-c", str(source), "-o", str(compiled)]
+            for source, compiled in zip(library.sources, objects, strict=True)
+        ]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(lambda command: _run(library, compiler, command), commands):
+                pass
         output = Path(directory) / "runtime.so"
-        command = [*compiler, *library.flags, *map(str, library.sources), "-o", str(output), *library.link_flags]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, env=zig_environment())
-        if result.returncode != 0:
-            raise RuntimeBuildError(
-                f"{library.what} does not compile",
-                where=result.stderr.strip()[-_MOST_ERROR_CHARACTERS:],
-                hint=f"The compiler was {' '.join(compiler)}. Reinstall ziglang or put another C compiler in PATH.",
-            )
+        _run(library, compiler, [*compiler, *_LINK_FLAGS, *map(str, objects), "-o", str(output), *library.link_flags])
         return output.read_bytes()
+
+
+def _run(library: CLibrary, compiler: tuple[str, ...], command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=zig_environment())
+    if result.returncode != 0:
+        raise RuntimeBuildError(
+            f"{library.what} does not compile",
+            where=result.stderr.strip()[-_MOST_ERROR_CHARACTERS:],
+            hint=f"The compiler was {' '.join(compiler)}. Reinstall ziglang or put another C compiler in PATH.",
+        )

@@ -44,10 +44,12 @@ _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 """SC0 and SC1 of the encoding, set on atomic or volatile loads and stores (LLVM, AMDGPU memory model gfx942)."""
 _RETURN_BITS = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14, "SMEM": 16}
 """Bit of an atomic's encoding that is set if it returns the replaced value."""
+_RETURNS_OF_LDS = re.compile(r"DS_\w+_RTN")
 _EXCHANGE = re.compile(r"_ATOMIC_SWAP(?:_X2)?$")
+_COMPARE = re.compile(r"_ATOMIC_F?CMPSWAP|^DS_CMPST")
 _NONTEMPORAL_BITS = {"GLOBAL": 17, "FLAT": 17, "MUBUF": 17}
 """SLC of the encoding, set with GLC on nontemporal accesses, which are not atomic (LLVM, AMDGPU memory model gfx90a)."""
-_COHERENT, _ONLY_WRITES, _MAY_BE_ATOMIC_IN_GROUP, _MAY_BE_ATOMIC, _COMPARES = 1, 2, 4, 8, 16
+_COHERENT, _ONLY_WRITES, _MAY_BE_ATOMIC_IN_GROUP, _MAY_BE_ATOMIC, _COMPARES, _RETURNS = 1, 2, 4, 8, 16, 32
 _LONGEST_ATOMIC_BITS = 64
 
 
@@ -174,7 +176,7 @@ class Checks:
         self._waves_per_workgroup = waves_per_workgroup
         allocations = [a for a in memory.allocations if a.nbytes]
         count = max(1, len(program.instructions))
-        self._traits = (ctypes.c_uint8 * count)(*map(_traits, program.instructions))
+        self._traits = (ctypes.c_uint8 * count)(*map(access_traits, program.instructions))
         self._reported = (ctypes.c_uint8 * count)()
         self._released = (ctypes.c_uint32 * workgroups)()
         self._findings = (FindingRecord * _CAPACITY)()
@@ -324,16 +326,17 @@ class Checks:
         return f"and `{other.text}`{f' at {line}' if line else ''} by wavefront {wave} of workgroup {group}"
 
 
-def _traits(instruction: Instruction) -> int:
+def access_traits(instruction: Instruction) -> int:
     """Return the properties of an access (enum rpl_access_trait)."""
     coherent = any(instruction.bits(bit, bit) for bit in _COHERENT_BITS.get(instruction.encoding, ()))
-    if "_ATOMIC_CMPSWAP" in instruction.mnemonic or "_ATOMIC_FCMPSWAP" in instruction.mnemonic:
-        return _COHERENT | _COMPARES
+    returns = _RETURNS * _returns(instruction)
+    if _COMPARE.search(instruction.mnemonic):
+        return _COHERENT | _COMPARES | returns
     if instruction.isa.marks_atomic_stores or "_ATOMIC_" in instruction.mnemonic:
-        return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction)
+        return _COHERENT * coherent | _ONLY_WRITES * _only_writes(instruction) | returns
     nontemporal = _NONTEMPORAL_BITS.get(instruction.encoding)
     if nontemporal is None or instruction.bits(nontemporal, nontemporal) or not _may_be_atomic(instruction):
-        return 0
+        return returns
     if "_STORE_" in instruction.mnemonic:
         return _MAY_BE_ATOMIC
     return _COHERENT if coherent else _MAY_BE_ATOMIC_IN_GROUP
@@ -347,8 +350,15 @@ def _may_be_atomic(instruction: Instruction) -> bool:
 
 def _only_writes(instruction: Instruction) -> bool:
     """Return whether an instruction is an atomic exchange whose result is not returned: what it replaces does not matter."""
-    returns = _RETURN_BITS.get(instruction.encoding)
-    return returns is not None and bool(_EXCHANGE.search(instruction.mnemonic)) and not instruction.bits(returns, returns)
+    return instruction.encoding in _RETURN_BITS and bool(_EXCHANGE.search(instruction.mnemonic)) and not _returns(instruction)
+
+
+def _returns(instruction: Instruction) -> bool:
+    """Return whether an instruction is an atomic that returns the value that it replaces."""
+    if "_ATOMIC_" not in instruction.mnemonic:
+        return bool(_RETURNS_OF_LDS.match(instruction.mnemonic))
+    bit = _RETURN_BITS.get(instruction.encoding)
+    return bit is not None and bool(instruction.bits(bit, bit))
 
 
 def _address(mask: NDArray[np.uint8] | None) -> int | None:

@@ -6,7 +6,6 @@ A cached table is used only if its checksum matches; its key covers the code and
 from __future__ import annotations
 
 import hashlib
-import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction_set import InstructionSet
 
 _SOP1, _OPCODE_SHIFT = 0xBE80_0000, 8
-_ADD, _ADD_CARRY = 0x8000_FF00, 0x8200_FF00
-_ADD_CARRY_INLINE = 0x8200_0000
-_ZERO, _MINUS_ONE = 0x80, 0xC1
-_TARGET_SHIFT, _SECOND_SHIFT = 16, 8
-_ADDRESS_MASK = (1 << 64) - 1
+_ZERO, _MINUS_ONE, _LITERAL = 0x80, 0xC1, 0xFF
+_LARGEST_INLINE, _NEGATIVE_INLINES = 64, 16
+_TARGET_SHIFT = 16
+_WORD = 4
+_WORD_MASK = (1 << 32) - 1
+_LONGEST_LONG_BRANCH = 40
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _Search:
             return None
         if instruction.mnemonic != "S_SETPC_B64":
             return instruction
-        target = _long_branch_target(self.code, offset, address, self.isa.getpc_opcode)
+        target = _long_branch_target(self.code, self.code_address, instruction)
         return instruction if target is None else replace(instruction, fields={**instruction.fields, "target": target})
 
 
@@ -209,39 +209,86 @@ def _instruction(
     )
 
 
-def _long_branch_target(code: bytes, offset: int, address: int, getpc_opcode: int) -> int | None:
-    """Return the target of the S_SETPC_B64 at `offset` if it ends a long branch, else None.
+def _long_branch_target(code: bytes, code_address: int, setpc: Instruction) -> int | None:
+    """Return the target of an S_SETPC_B64 if it ends a long branch, else None.
 
-    Compilers write long branches, beyond the range of 16 bits, as S_GETPC_B64, S_ADD_U32, S_ADDC_U32 and S_SETPC_B64 on one pair
-    of registers. Their target is constant, so they are not computed jumps.
+    Compilers and Tensile write long branches, beyond the range of 16 bits, as S_GETPC_B64, additions or subtractions of
+    constants, and S_SETPC_B64. Their target is constant, so they are not computed jumps.
 
     Args:
         code: Content of the text section.
-        offset: Offset of the S_SETPC_B64 in the section.
-        address: Address of the S_SETPC_B64.
-        getpc_opcode: Opcode of S_GETPC_B64, which precedes that of S_SETPC_B64.
+        code_address: Address of the section.
+        setpc: The S_SETPC_B64.
     """
-    if offset < 20:
-        return None
-    setpc = int.from_bytes(code[offset : offset + 4], "little")
-    low = setpc & 0xFF
-    registers = low << _TARGET_SHIFT | low
-    carried = registers + (1 << _TARGET_SHIFT) + 1
-    if setpc != _SOP1 | getpc_opcode + 1 << _OPCODE_SHIFT | low:
-        return None
-    getpc, add, distance, carry, high = struct.unpack("<5I", code[offset - 20 : offset])
-    begin = address - 16
-    if carry != _ADD_CARRY | carried:
-        getpc, add, distance, carry = struct.unpack("<4I", code[offset - 16 : offset])
-        begin = address - 12
-        upper = {
-            _ADD_CARRY_INLINE | carried | _ZERO << _SECOND_SHIFT: 0,
-            _ADD_CARRY_INLINE | carried | _MINUS_ONE << _SECOND_SHIFT: -1,
-        }
-        if carry not in upper:
+    low = setpc.fields["ssrc0"]
+    getpc = _SOP1 | setpc.isa.getpc_opcode << _OPCODE_SHIFT | low << _TARGET_SHIFT
+    end = setpc.address - code_address
+    for begin in range(end - _WORD, max(0, end - _LONGEST_LONG_BRANCH) - 1, -_WORD):
+        if int.from_bytes(code[begin : begin + _WORD], "little") == getpc:
+            here = code_address + begin + _WORD
+            pair = {low: here & _WORD_MASK, low + 1: here >> 32}
+            registers = _evaluated(code[begin + _WORD : end], here, setpc.isa, pair)
+            if registers is None:
+                return None
+            target = registers[low + 1] << 32 | registers[low]
+            return target if target < 1 << 63 else None
+    return None
+
+
+def _evaluated(code: bytes, address: int, isa: InstructionSet, known: Mapping[int, int]) -> dict[int, int] | None:
+    """Return the scalar registers after code that adds and subtracts constants, or None if it does anything else.
+
+    Args:
+        code: Instructions without jumps.
+        address: Address of the first.
+        isa: Their instruction set.
+        known: Values of registers before.
+    """
+    registers, offset = dict(known), 0
+    carry: int | None = None
+    while offset < len(code):
+        try:
+            instruction = decode_one(code[offset : offset + LONGEST_INSTRUCTION], address + offset, isa)
+        except IllegalInstruction:
             return None
-        high = upper[carry]
-    if (getpc, add) != (_SOP1 | getpc_opcode << _OPCODE_SHIFT | low << _TARGET_SHIFT, _ADD | registers):
-        return None
-    target = (begin + distance + (high << 32)) & _ADDRESS_MASK
-    return target if target < 1 << 63 else None
+        name = instruction.mnemonic
+        operate = _SCALAR_OPERATIONS.get(name)
+        sources = [_constant(instruction, field, registers) for field in ("ssrc0", "ssrc1") if field in instruction.fields]
+        if operate is None or None in sources or (name in _USE_CARRY and carry is None):
+            return None
+        first, second = (*(value for value in sources if value is not None), 0)[:2]
+        result = operate(first, second, carry or 0)
+        if name != "S_MOV_B32":
+            carry = int(not 0 <= result <= _WORD_MASK) if name.endswith("U32") else None  # of the others, it is another condition
+        registers[instruction.fields["sdst"]] = result & _WORD_MASK
+        offset += instruction.size
+    return registers
+
+
+def _constant(instruction: Instruction, name: str, registers: Mapping[int, int]) -> int | None:
+    """Return the value of a source that is a literal, an inline integer or a known register, else None."""
+    source = instruction.fields[name]
+    if source == _LITERAL:
+        return instruction.fields["literal"] & _WORD_MASK
+    if _ZERO <= source <= _ZERO + _LARGEST_INLINE:
+        return source - _ZERO
+    if _MINUS_ONE <= source < _MINUS_ONE + _NEGATIVE_INLINES:
+        return (_MINUS_ONE - 1 - source) & _WORD_MASK
+    return registers.get(source)
+
+
+def _magnitude(value: int) -> int:
+    return (1 << 32) - value if value >> 31 else value
+
+
+_USE_CARRY = frozenset({"S_ADDC_U32", "S_SUBB_U32"})
+_SCALAR_OPERATIONS: Mapping[str, Callable[[int, int, int], int]] = {
+    "S_ADD_U32": lambda a, b, carry: a + b,
+    "S_ADDC_U32": lambda a, b, carry: a + b + carry,
+    "S_SUB_U32": lambda a, b, carry: a - b,
+    "S_SUBB_U32": lambda a, b, carry: a - b - carry,
+    "S_ADD_I32": lambda a, b, carry: a + b,
+    "S_SUB_I32": lambda a, b, carry: a - b,
+    "S_ABS_I32": lambda a, b, carry: _magnitude(a),
+    "S_MOV_B32": lambda a, b, carry: a,
+}

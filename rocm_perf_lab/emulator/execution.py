@@ -7,7 +7,10 @@ which are summed at the end; the number of threads does not change any counter.
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -32,6 +35,8 @@ from rocm_perf_lab.emulator.structures import (
 from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rocm_perf_lab.core.geometry import Geometry
@@ -66,6 +71,8 @@ class Dispatch:
     probe_count: int
     max_instructions: int
     threads: int
+    deadline: float | None = None
+    """Value of the monotonic clock at which the instruction budget is withdrawn; None never withdraws it."""
     cooperative: bool = False
     """Workgroups may wait for each other, so all of them are resident at once."""
     shares_work: bool = False
@@ -167,11 +174,12 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     ) as recorder:
         for thread, state in enumerate(states):
             state.footprint = recorder.address(thread)
-        if threads == 1:
-            run_range(0)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(run_range, range(threads)))
+        with _withdrawn_at(dispatch.deadline, budget):
+            if threads == 1:
+                run_range(0)
+            else:
+                with ThreadPoolExecutor(threads) as pool:
+                    list(pool.map(run_range, range(threads)))
         footprint = recorder.result()
     words = _take_traces(runtime, traces, dispatch)
     fault = next((state.fault for state in states if state.fault.kind != FaultKind.NONE), None)
@@ -185,6 +193,21 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         merged_words(block_words[:, dispatch.block_count :].reshape(threads, dispatch.probe_count, PROBE_WORDS)),
         footprint,
     )
+
+
+@contextmanager
+def _withdrawn_at(deadline: float | None, budget: ctypes.c_int64) -> Iterator[None]:
+    """Withdraw the budget of a launch that still runs at the deadline: every thread ends at its next check."""
+    if deadline is None:
+        yield
+        return
+    timer = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: setattr(budget, "value", -1))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _machine_state(registry: ctypes.Array[AllocationEntry], dispatch: Dispatch, *, concurrent: bool) -> MachineState:

@@ -46,6 +46,10 @@ class ScratchFault(EmulationError):
     """An access beyond the scratch of a work-item."""
 
 
+class TimeLimitExceeded(EmulationError):
+    """A launch took more wall-clock time than it may."""
+
+
 class InstructionBudgetExceeded(EmulationError):
     """A launch that executed more instructions than allowed; most likely it does not end."""
 
@@ -129,6 +133,14 @@ def fault_error(
         f"kernel {program.symbol}: {_what(kind, record, describe_place, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
         hint=hint,
+    )
+
+
+def time_limit_error(program: Program, limit_s: float) -> TimeLimitExceeded:
+    """Return the error for a launch that exceeded its limit of wall-clock time."""
+    return TimeLimitExceeded(
+        f"kernel {program.symbol}: stopped after {limit_s:.0f} s of wall-clock time",
+        hint="Check the conditions that end its loops, or allow more time.",
     )
 
 

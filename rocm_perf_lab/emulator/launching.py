@@ -5,6 +5,7 @@ Translation, registers, packet and the registry of allocations are prepared once
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +18,11 @@ from rocm_perf_lab.emulator.checks import UNINITIALISED, CheckKind, Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
-from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, describe_miss, fault_error, wavefront_of
+from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, describe_miss, fault_error, time_limit_error, wavefront_of
 from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
 from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
+from rocm_perf_lab.emulator.structures import FaultKind
 from rocm_perf_lab.emulator.unused_reads import MemoryBeforeLaunch
 
 if TYPE_CHECKING:
@@ -107,8 +109,11 @@ class PreparedLaunch:
         source_line: Callable[[int], str | None] | None,
         named_barriers: bool = True,
         sampling: Sampling | None = None,
+        time_limit_s: float | None = None,
     ) -> None:
         self._dispatch = dispatch
+        self._time_limit_s = time_limit_s
+        self._deadline: float | None = None
         self._sampling = sampling
         self._translated = translated
         self._code = code
@@ -141,7 +146,9 @@ class PreparedLaunch:
         Raises:
             EmulationError: The kernel faulted, exceeded its budget, or failed an assertion.
         """
-        dispatch, sampling = replace(self._dispatch, chosen_workgroups=workgroups), self._sampling if traced else None
+        self._deadline = time.monotonic() + self._time_limit_s if self._time_limit_s is not None else None
+        dispatch = replace(self._dispatch, chosen_workgroups=workgroups, deadline=self._deadline)
+        sampling = self._sampling if traced else None
         sampling = sampling if workgroups is None else None
         if self._services is not None:
             dispatch = replace(dispatch, services=self._services, threads=1)
@@ -162,6 +169,8 @@ class PreparedLaunch:
             if isinstance(services.error, EmulationError):
                 services.error.printed = services.printed.pieces
             return services.error
+        if fault.kind == FaultKind.BUDGET and self._deadline is not None and time.monotonic() >= self._deadline:
+            return time_limit_error(self._translated.program, self._time_limit_s or 0.0)
         error: EmulationError = fault_error(
             fault,
             self._translated.program,

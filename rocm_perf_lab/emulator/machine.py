@@ -55,6 +55,7 @@ class EmulatedGpu:
         threads: Maximum number of threads of a launch; counters and results do not depend on it.
         sample: Workgroups to trace; None traces none.
         checks: Checks beyond faults; a checked launch runs on one thread.
+        time_limit_s: Wall-clock time that one launch may take, in seconds; None does not limit it.
         translator: Keeps native code for other emulated GPUs that load the same code objects first.
     """
 
@@ -67,6 +68,7 @@ class EmulatedGpu:
         sample: SamplePolicy | None = None,
         checks: frozenset[CheckKind] = frozenset(),
         translator: KernelTranslator | None = None,
+        time_limit_s: float | None = None,
     ) -> None:
         if target.architecture not in emulated_architectures():
             raise LaunchRefused(
@@ -76,6 +78,7 @@ class EmulatedGpu:
             )
         self._target = target
         self._max_instructions = max_instructions
+        self._time_limit_s = time_limit_s
         self._threads = threads
         self._sample = sample
         self._checks = checks
@@ -245,6 +248,7 @@ class EmulatedGpu:
                 source_line=source_line,
                 named_barriers=bool(kernel.language),
                 sampling=self._sampling(translated),
+                time_limit_s=self._time_limit_s,
             )
 
     def _sampling(self, translated: TranslatedKernel) -> Sampling | None:

@@ -28,7 +28,8 @@ FIRST_MISSING_CODE = -2
 """Trap number of an arrival at the first of the addresses without code; those of the next ones are lower."""
 CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1", "VCCZ", "VCCNZ", "EXECZ", "EXECNZ"))
 COMPUTED_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
-_PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
+GRID_BARRIER = "DS_GWS_BARRIER"
+_PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP", GRID_BARRIER})
 _MAY_NOT_RETURN = _CALLS | {"S_TRAP"}
 _RETURN_BIT = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14}
 """Bit of the encoding that requests the old value (SC0)."""
@@ -101,6 +102,11 @@ class Program:
     def depends_on_order(self) -> bool:
         """Whether atomics on device memory round or return the old value."""
         return any(_is_order_dependent(instruction) for instruction in self.instructions)
+
+    @cached_property
+    def has_grid_barrier(self) -> bool:
+        """Whether workgroups wait for each other through global wave sync."""
+        return any(instruction.mnemonic == GRID_BARRIER for instruction in self.instructions)
 
     @cached_property
     def block_at(self) -> Mapping[int, BasicBlock]:

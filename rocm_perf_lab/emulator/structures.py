@@ -26,6 +26,7 @@ class WaveStatus(IntEnum):
     BARRIER = 1
     SLICE_OVER = 2
     FAULT = 3
+    GRID_BARRIER = 4
 
 
 class WaveState(ctypes.Structure):
@@ -56,7 +57,7 @@ class WaveState(ctypes.Structure):
         ("vgpr_rows", ctypes.c_uint32),
         ("agpr_rows", ctypes.c_uint32),
         ("lane_count", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("grid_barrier", ctypes.c_uint32),
         ("recent_places", ctypes.c_uint64 * RECENT_PLACES),
         ("recent_times", ctypes.c_uint32 * RECENT_PLACES),
         ("oldest_place", ctypes.c_uint32),
@@ -191,6 +192,7 @@ class MachineState(ctypes.Structure):
         ("footprint", ctypes.c_void_p),
         ("miss", ctypes.c_void_p),
         ("owner", ctypes.c_void_p),
+        ("wave_syncs", ctypes.c_void_p),
     )
 
 
@@ -242,6 +244,10 @@ class ChecksRecord(ctypes.Structure):
         ("waves_per_group", ctypes.c_uint32),
         ("one_barrier", ctypes.c_uint32),
         ("unseen_releases", ctypes.c_uint32),
+        ("shadow", ctypes.c_void_p),
+        ("epoch", ctypes.c_uint64),
+        ("touched", ctypes.c_void_p),
+        ("note", ctypes.c_void_p),
     )
 
 

@@ -366,18 +366,32 @@ def test_another_kernel_ends_a_kernel_of_unknown_size() -> None:
     assert {k.symbol: k.code_bytes for k in kernels} == {"k": 256, "other": 4}
 
 
-@pytest.mark.parametrize("way", ["s_addc_u32 s7, s7, 0", "s_addc_u32 s7, s7, (far-here)>>32"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "s_add_u32 s6, s6, far-here\ns_addc_u32 s7, s7, 0",
+        "s_add_u32 s6, s6, far-here\ns_addc_u32 s7, s7, (far-here)>>32",
+        "s_add_i32 s8, far-here-4, 4\ns_add_u32 s6, s6, s8\ns_addc_u32 s7, s7, 0",  # Tensile
+    ],
+)
 def test_a_long_branch_is_not_a_computed_jump(way: str) -> None:
-    jump = f"s_getpc_b64 s[6:7]\nhere:\ns_add_u32 s6, s6, far-here\n{way}\ns_setpc_b64 s[6:7]\n.fill 40000, 4, 0xbf800000\nfar:\n"
+    jump = f"s_getpc_b64 s[6:7]\nhere:\n{way}\ns_setpc_b64 s[6:7]\n.fill 40000, 4, 0xbf800000\nfar:\n"
     text = kernel_text("k", f"s_movk_i32 s10, 5\n{jump}{STORE_S10}") + metadata_text("k")
 
     assert (run(text) == 5).all()
 
 
-def test_a_long_branch_back_is_a_loop() -> None:
+@pytest.mark.parametrize(
+    "way",
+    [
+        "s_add_u32 s6, s6, (again-here)&0xffffffff\ns_addc_u32 s7, s7, -1",
+        "s_add_i32 s8, (again-here-4)&0xffffffff, 4\ns_abs_i32 s8, s8\ns_sub_u32 s6, s6, s8\ns_subb_u32 s7, s7, 0",  # Tensile
+    ],
+)
+def test_a_long_branch_back_is_a_loop(way: str) -> None:
     back = (
         "s_movk_i32 s10, 0\nagain:\ns_add_u32 s10, s10, 3\ns_cmp_lt_u32 s10, 9\ns_cbranch_scc0 out\ns_getpc_b64 s[6:7]\nhere:\n"
-        "s_add_u32 s6, s6, (again-here)&0xffffffff\ns_addc_u32 s7, s7, -1\ns_setpc_b64 s[6:7]\nout:\n"
+        f"{way}\ns_setpc_b64 s[6:7]\nout:\n"
     )
 
     assert (run(kernel_text("k", back + STORE_S10) + metadata_text("k")) == 9).all()

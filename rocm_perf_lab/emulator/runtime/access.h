@@ -7,7 +7,7 @@
 #define RPL_FOR_LANES(mask, lane) \
   for (uint64_t rest_ = (mask), lane = 0; rest_ && (lane = (uint64_t)__builtin_ctzll(rest_), 1); rest_ &= rest_ - 1)
 enum { RPL_KIND_MASK = 7 };
-enum { RPL_LDS_ZEROS = 16 };  // bytes after the LDS of a workgroup, for loads out of range
+enum { RPL_LDS_ZEROS = 16, RPL_LDS_DROPPED = 16 };  // bytes after the LDS of a workgroup: for loads, then for stores out of range
 #define RPL_ALL_LANES (~0ull)
 
 static inline uint64_t rpl_lanes_below(uint32_t count) { return count >= RPL_LANES ? RPL_ALL_LANES : (1ull << count) - 1; }

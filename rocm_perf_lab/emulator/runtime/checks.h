@@ -15,14 +15,15 @@ enum rpl_check_kind {
 enum rpl_touch_kind { RPL_PLAIN_LOAD, RPL_COHERENT_LOAD, RPL_COHERENT_STORE, RPL_PLAIN_STORE };
 
 // Properties of an instruction: marked as coherent with other workgroups; an atomic that replaces memory and returns nothing;
-// not marked, but may be atomic (gfx90a) for its workgroup or for all; a compare-and-swap.
+// not marked, but may be atomic (gfx90a) for its workgroup or for all; a compare-and-swap; an atomic that returns what it replaces.
 enum rpl_access_trait {
-  RPL_COHERENT = 1, RPL_ONLY_WRITES = 2, RPL_MAY_BE_ATOMIC_IN_GROUP = 4, RPL_MAY_BE_ATOMIC = 8, RPL_COMPARES = 16
+  RPL_COHERENT = 1, RPL_ONLY_WRITES = 2, RPL_MAY_BE_ATOMIC_IN_GROUP = 4, RPL_MAY_BE_ATOMIC = 8, RPL_COMPARES = 16,
+  RPL_RETURNS = 32
 };
 
 // One access to a dword. `wave` counts from 1 over the whole launch; 0 means no access.
 struct rpl_touch {
-  uint32_t wave, time;         // time: barriers and fences of the whole launch before it
+  uint32_t wave, time;         // time: barriers, fences and atomics that return a value, of the whole launch, before it
   uint32_t inst : 26, bytes : 4, kind : 2;  // bytes of the dword
 };
 
@@ -31,7 +32,8 @@ struct rpl_touch {
 enum { RPL_CELL_PLACES = 5 };
 struct rpl_cell {
   struct rpl_touch touches[RPL_CELL_PLACES];
-  uint16_t used, is_shared;    // is_shared: unsynchronised stores met here, all of the same value so far
+  uint8_t used, is_shared;     // is_shared: unsynchronised stores met here, all of the same value so far
+  uint16_t epoch;              // of the launch or workgroup that last used it; of another one, the cell is empty
 };
 
 struct rpl_finding {
@@ -45,6 +47,32 @@ struct rpl_finding {
 };
 
 enum { RPL_MEETING_BYTES = 48 };
+
+struct rpl_wave;
+struct rpl_line;               // short_cells.h
+struct rpl_short_cell;
+// Shadow of one piece of memory, for a driver whose shadow is sparse.
+struct rpl_place {
+  uint64_t begin, end;
+  struct rpl_cell *cells;      // of the dword with `begin`; NULL: races are not checked
+  struct rpl_line *lines;      // of the page with `begin`, which contains the piece; NULL: all accesses are kept in cells
+  struct rpl_short_cell *dwords;  // likewise
+  uint8_t *initialised;        // likewise
+  uint32_t is_bad;             // no access is right: accesses are passed to `bad`
+  uint32_t is_saved;           // the first store (or read of uninitialised bytes) is passed to `save`, which sets this
+};
+// Consecutive lanes that access consecutive memory, or the same. The CPU loads few of them at once by itself.
+enum { RPL_FEW_RUNS = 4 };
+struct rpl_run { uint64_t begin, end, lanes; };
+struct rpl_shadow {
+  struct rpl_place last;
+  void (*find)(struct rpl_shadow *s, uint64_t address);  // makes `last` contain the address
+  void (*save)(struct rpl_shadow *s, uint64_t address);  // before the content of `last` changes
+  void (*expect)(const struct rpl_shadow *s, const struct rpl_run *runs, int count);  // moves what is known of scattered runs to the CPU's cache
+  // Lanes that access LDS out of range; they continue as on a GPU. NULL: this is a fault.
+  void (*bad_lds)(struct rpl_shadow *s, const struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width);
+  void (*bad)(struct rpl_shadow *s, const struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
+};
 
 struct rpl_checks {
   uint64_t enabled;            // bit per rpl_check_kind
@@ -60,6 +88,10 @@ struct rpl_checks {
   uint32_t waves_per_group;
   uint32_t one_barrier;        // any two barriers match, as in assembly
   uint32_t unseen_releases;    // releases have no instruction (gfx90a): an acquire orders everything before it
+  struct rpl_shadow *shadow;   // instead of `cells` and `initialised`; or NULL
+  uint64_t epoch;              // of cells in memory
+  void *touched;               // NULL, or receives all accesses to memory through `note`; kind: enum rpl_touch_kind; at most RPL_LANES runs
+  void (*note)(void *touched, uint32_t kind, int access, int only_writes, const struct rpl_run *runs, int count);
 };
 
 // Lanes that were inactive at the last barrier of a wavefront, and the resume point behind it.
@@ -71,8 +103,12 @@ struct rpl_group {
   uint32_t number, passed, acquired;  // passed: time of the last completed barrier; acquired: of the last fence
   uint32_t arrived_at;         // resume point behind the barrier of the first waiting wavefront
   struct rpl_cell *lds;        // [dword]
+  struct rpl_line *lds_lines;
+  struct rpl_short_cell *lds_dwords;
   uint8_t *lds_initialised;    // [dword], a bit per byte
   struct rpl_skipped *skipped; // [wavefront]
+  uint32_t epoch;              // of cells in LDS
+  uint32_t lds_bytes, waves;   // for which there is a shadow
   int stored, stored_kind;     // of the next store to check: row of its data and enum rpl_kind; -1 if unknown
 };
 
@@ -83,14 +119,22 @@ static inline void rpl_checked_store(struct rpl_wave *w, int data, int kind) {
   w->group->stored_kind = kind;
 }
 
+// Zeroed memory that is only allocated on access; NULL if there is none.
+void *rpl_shadow_map(uint64_t bytes);
+void rpl_shadow_unmap(void *p, uint64_t bytes);
+
 struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes);
 void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes);
+// Whether a workgroup of a launch with these checks can use the shadow of an earlier one.
+int rpl_group_fits(const struct rpl_group *g, const struct rpl_checks *checks, uint32_t lds_bytes);
 void rpl_group_release(struct rpl_group *g);
 
 // Vector accesses work at any address; scalar loads ignore the two lowest bits and return other data.
 void rpl_checked_scalar_alignment(struct rpl_wave *w, int inst, uint64_t address, uint32_t width);
 void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
 void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width);
+// Reports lanes that access LDS out of range, and makes their loads return zero and drops their stores. Returns 0 if this is a fault instead.
+int rpl_checked_lds_range(struct rpl_wave *w, int inst, int access, uint64_t lanes, uint32_t *address, uint32_t width);
 // A wavefront stops at a barrier, or all that are alive have arrived.
 void rpl_checked_arrival(struct rpl_wave *w);
 void rpl_checked_barrier(struct rpl_group *g);

@@ -1,8 +1,8 @@
 // Runtime functions other than memory: traps, clocks and data-parallel primitives (DPP).
-#include "machine.h"
-
 #include <fenv.h>
-#include <string.h>
+#include <pthread.h>
+
+#include "permuting.h"
 
 int rpl_trap(struct rpl_wave *w, int inst, int id) {
   uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
@@ -61,29 +61,46 @@ static int dpp_source(int lane, int control) {
   }
 }
 
+// Source lanes of each control word, so that an instruction computes none.
+enum { CONTROLS = 0x170 };
+static struct pattern { uint8_t from[RPL_LANES]; uint64_t has_source; } patterns[CONTROLS];
+
+static void fill_patterns(void) {
+  for (int control = 0; control < CONTROLS; control++)
+    for (int lane = 0; lane < RPL_LANES; lane++) {
+      int from = dpp_source(lane, control);
+      patterns[control].from[lane] = (uint8_t)(from < 0 ? lane : from);
+      patterns[control].has_source |= (uint64_t)(from >= 0) << lane;
+    }
+}
+
+// Lanes that the masks of rows (16 lanes) and banks (4 lanes of each row) select.
+static uint64_t selected_lanes(int row_mask, int bank_mask) {
+  enum { ROWS = 4, ROW = 16, BANK = 4, ALL = 15 };
+  if (row_mask == ALL && bank_mask == ALL) return RPL_ALL_LANES;
+  uint64_t banks = 0, lanes = 0;
+  for (int k = 0; k < ROWS; k++) banks |= (uint64_t)(bank_mask >> k & 1) * ALL << BANK * k;
+  for (int k = 0; k < ROWS; k++) lanes |= (uint64_t)(row_mask >> k & 1) * banks << ROW * k;
+  return lanes;
+}
+
 // Moves lanes of row `src` to row `dst`; returns the lanes that the instruction writes (to be combined with EXEC).
 uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl, int inactive) {
-  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32, enabled = 0;
-  uint32_t moved[RPL_LANES];
-  for (int lane = 0; lane < RPL_LANES; lane++) {
-    int from = dpp_source(lane, control);
-    int valid = from >= 0 && (inactive || exec >> from & 1);
-    int selected = (row_mask >> (lane >> 4) & 1) && (bank_mask >> ((lane >> 2) & 3) & 1);
-    moved[lane] = valid ? w->vgpr[src][from] : 0;
-    if (selected && (valid || bound_ctrl)) enabled |= 1ull << lane;
-  }
-  memcpy(w->vgpr[dst], moved, sizeof moved);
-  return enabled;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, fill_patterns);
+  const struct pattern *p = &patterns[control < CONTROLS ? control : CONTROLS - 1];
+  uint64_t valid = control < CONTROLS ? p->has_source : 0, exec = rpl_exec(w);
+  if (!inactive && exec != rpl_all_lanes(w)) valid &= rpl_pull_bits(exec, p->from);
+  rpl_pull(w->vgpr[dst], w->vgpr[src], p->from, valid);
+  return selected_lanes(row_mask, bank_mask) & (bound_ctrl ? RPL_ALL_LANES : valid);
 }
 
 uint64_t rpl_dpp8(struct rpl_wave *w, int dst, int src, int selectors, int inactive) {
   enum { GROUP = 8, SELECTOR_BITS = 3 };
-  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
-  uint32_t moved[RPL_LANES];
-  for (int lane = 0; lane < RPL_LANES; lane++) {
-    int from = (lane & ~(GROUP - 1)) | (selectors >> SELECTOR_BITS * (lane % GROUP) & (GROUP - 1));
-    moved[lane] = inactive || exec >> from & 1 ? w->vgpr[src][from] : 0;
-  }
-  memcpy(w->vgpr[dst], moved, sizeof moved);
+  uint64_t exec = rpl_exec(w);
+  uint8_t from[RPL_LANES];
+  for (int lane = 0; lane < RPL_LANES; lane++)
+    from[lane] = (uint8_t)((lane & ~(GROUP - 1)) | (selectors >> SELECTOR_BITS * (lane % GROUP) & (GROUP - 1)));
+  rpl_pull(w->vgpr[dst], w->vgpr[src], from, inactive ? RPL_ALL_LANES : rpl_pull_bits(exec, from));
   return exec;
 }

@@ -1,21 +1,27 @@
 // Lane permutations of the LDS unit: they move VGPR contents between lanes and touch no memory.
-#include "access.h"
+#include "permuting.h"
 
 static void write_back(struct rpl_wave *w, int inst, int dst, const uint32_t *value) {
-  RPL_FOR_LANES(rpl_exec(w), l) w->vgpr[dst][l] = value[l];
+  uint64_t lanes = rpl_exec(w);
+  if (lanes == RPL_ALL_LANES) memcpy(w->vgpr[dst], value, sizeof w->vgpr[dst]);
+  else RPL_FOR_LANES(lanes, l) w->vgpr[dst][l] = value[l];
   if (!w->trace) return;
   uint64_t word = (uint64_t)RPL_T_LDS << 56 | 2ull << 32 | (uint32_t)inst;  // 64 dwords through 32 banks
   rpl_trace_append(w->trace, &word, 1);
+}
+
+// The lane that each lane names by its address, among the lanes of its group; a group has a power of two of them.
+static void named_lanes(const uint32_t *address, uint32_t offset, uint32_t group, uint8_t *named) {
+  for (uint32_t l = 0; l < RPL_LANES; l++) named[l] = (uint8_t)((l & ~(group - 1)) | ((address[l] + offset) / 4 & (group - 1)));
 }
 
 // Pull: lane l reads the value of lane (addr + offset) / 4, or zero if that is inactive.
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group) {
   uint64_t lanes = rpl_exec(w);
   uint32_t value[RPL_LANES];
-  for (uint32_t l = 0; l < RPL_LANES; l++) {
-    uint32_t source = l / group * group + (w->vgpr[addr][l] + offset) / 4 % group;
-    value[l] = lanes >> source & 1 ? w->vgpr[data][source] : 0;
-  }
+  uint8_t from[RPL_LANES];
+  named_lanes(w->vgpr[addr], offset, group, from);
+  rpl_pull(value, w->vgpr[data], from, lanes == RPL_ALL_LANES ? lanes : rpl_pull_bits(lanes, from));
   write_back(w, inst, dst, value);
   return 0;
 }
@@ -23,7 +29,9 @@ int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint
 // Push: lane l sends its value to lane (addr + offset) / 4; the highest sender wins; lanes without a sender receive zero.
 int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group) {
   uint32_t value[RPL_LANES] = {0};
-  RPL_FOR_LANES(rpl_exec(w), l) value[l / group * group + (w->vgpr[addr][l] + offset) / 4 % group] = w->vgpr[data][l];
+  uint8_t to[RPL_LANES];
+  named_lanes(w->vgpr[addr], offset, group, to);
+  RPL_FOR_LANES(rpl_exec(w), l) value[to[l]] = w->vgpr[data][l];
   write_back(w, inst, dst, value);
   return 0;
 }
@@ -50,10 +58,9 @@ static uint32_t swizzle_source(uint32_t lane, uint32_t offset) {
 int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset) {
   uint64_t lanes = rpl_exec(w);
   uint32_t value[RPL_LANES];
-  for (uint32_t l = 0; l < RPL_LANES; l++) {
-    uint32_t source = swizzle_source(l, offset);
-    value[l] = lanes >> source & 1 ? w->vgpr[data][source] : 0;
-  }
+  uint8_t from[RPL_LANES];
+  for (uint32_t l = 0; l < RPL_LANES; l++) from[l] = (uint8_t)swizzle_source(l, offset);
+  rpl_pull(value, w->vgpr[data], from, lanes == RPL_ALL_LANES ? lanes : rpl_pull_bits(lanes, from));
   write_back(w, inst, dst, value);
   return 0;
 }

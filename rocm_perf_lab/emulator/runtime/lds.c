@@ -21,10 +21,18 @@ static int is_conflict_free(const uint32_t *address, uint64_t lanes, int first, 
   return !misaligned;
 }
 
+// Returns whether the lanes of a pass access one after the other, which takes each bank once if they begin at a dword.
+static int is_run(const uint32_t *address, int count, uint32_t width) {
+  uint32_t differs = address[0] & 3;
+  for (int l = 1; l < count; l++) differs |= (address[l] - address[l - 1]) ^ width;
+  return !differs;
+}
+
 // Returns the cycles of one pass: the maximum of distinct dwords per bank of lanes [first, first + count).
 static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, int count, int dwords) {
   uint64_t in_pass = lanes >> first & ((1ull << count) - 1);
   if (!in_pass) return 0;
+  if (dwords != 3 && in_pass == (1ull << count) - 1 && is_run(address + first, count, 4 * (uint32_t)dwords)) return 1;
   if (dwords != 3 && is_conflict_free(address, lanes, first, count, 2 + dwords / 2)) return 1;
   uint32_t depth[BANKS] = {0}, cycles = 0, unique[BANKS][BANKS];
   for (int l = first; l < first + count; l++) {
@@ -108,14 +116,18 @@ enum { ROW_OF_M0 = -1, M0 = 124 };  // in place of an address register: M0[15:0]
 enum { ZEROS = 0xf00000, ZEROS_BYTES = 1 << 16 };
 
 static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset, uint64_t lanes, uint32_t width,
-                        uint32_t *out) {
+                        uint32_t *restrict out) {
   uint64_t bad = 0, zeros = 0;
-  for (uint64_t l = 0; l < RPL_LANES; l++) {
-    uint32_t base = addr == ROW_OF_M0 ? (w->sgpr[M0] & 0xffff) + 4 * (uint32_t)l : w->vgpr[addr][l];
-    out[l] = base + offset;  // 32 bits: compilers use negative bases with an offset
-    bad |= (uint64_t)((uint64_t)out[l] + width > w->lds_bytes) << l;
-  }
-  bad &= lanes;
+  uint32_t last = w->lds_bytes - width, is_over = 0;
+  // 32 bits: compilers use negative bases with an offset
+  if (addr == ROW_OF_M0)
+    for (uint32_t l = 0; l < RPL_LANES; l++) out[l] = (w->sgpr[M0] & 0xffff) + 4 * l + offset;
+  else
+    for (uint32_t l = 0; l < RPL_LANES; l++) out[l] = w->vgpr[addr][l] + offset;
+  for (uint32_t l = 0; l < RPL_LANES; l++) is_over |= (uint32_t)(out[l] > last);
+  if (w->lds_bytes < width) bad = lanes;
+  else if (is_over)
+    RPL_FOR_LANES(lanes, l) bad |= (uint64_t)(out[l] > last) << l;
   if (bad && access == RPL_LOAD)
     RPL_FOR_LANES(bad, l)
       if (out[l] - ZEROS < ZEROS_BYTES) {
@@ -123,8 +135,8 @@ static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint
         out[l] = w->lds_bytes;  // zeros follow LDS
       }
   bad &= ~zeros;
-  if (!bad) {
-    lanes &= ~zeros;
+  if (!bad || rpl_checked_lds_range(w, inst, access, bad, out, width)) {
+    lanes &= ~(zeros | bad);
     if (w->group) rpl_checked_lds(w, inst, access, lanes, out, width);
     return 0;
   }
@@ -171,6 +183,23 @@ static void load(struct rpl_wave *w, int dst, const uint32_t *address, uint64_t 
   RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, w->lds + address[l], kind, dwords);
 }
 
+static inline __attribute__((always_inline)) void scatter(struct rpl_wave *w, int data, const uint32_t *address, int dwords) {
+  for (int l = 0; l < RPL_LANES; l++)
+    for (int k = 0; k < dwords; k++) rpl_write32(w->lds + address[l] + 4 * k, w->vgpr[data + k][l]);
+}
+
+static void store(struct rpl_wave *w, int data, const uint32_t *address, uint64_t lanes, int kind, int dwords) {
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32) {
+    switch (dwords) {
+      case 1: scatter(w, data, address, 1); return;
+      case 2: scatter(w, data, address, 2); return;
+      case 4: scatter(w, data, address, 4); return;
+      default: break;
+    }
+  }
+  RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, w->lds + address[l], kind, dwords);
+}
+
 static int dwords_of(int kind, int dwords) { return (kind & RPL_KIND_MASK) == RPL_B32 ? dwords : 1; }
 
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords) {
@@ -213,7 +242,7 @@ int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t off
   rpl_checked_store(w, data, kind);
   if (addresses_of(w, inst, RPL_STORE, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
   trace_cycles(w, inst, count_cycles(w, inst, address, lanes, dwords_of(kind, dwords)));
-  RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, w->lds + address[l], kind, dwords);
+  store(w, data, address, lanes, kind, dwords);
   return 0;
 }
 

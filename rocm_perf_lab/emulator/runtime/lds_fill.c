@@ -11,8 +11,9 @@ int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base, int dword
     wide[l] = address[l] = base + stride * l;
     bad |= (uint64_t)(wide[l] + width > w->lds_bytes) << l;
   }
-  if (bad & lanes) return rpl_raise(w, RPL_FAULT_LDS, inst, RPL_STORE, width, bad & lanes, wide, w->lds_bytes);
-  if (w->group) rpl_checked_lds(w, inst, RPL_STORE, lanes, address, width);
+  bad &= lanes;
+  if (bad && !rpl_checked_lds_range(w, inst, RPL_STORE, bad, address, width)) return rpl_raise(w, RPL_FAULT_LDS, inst, RPL_STORE, width, bad, wide, w->lds_bytes);
+  if (w->group) rpl_checked_lds(w, inst, RPL_STORE, lanes & ~bad, address, width);
   RPL_FOR_LANES(lanes, l)
     for (int k = 0; k < dwords; k++) rpl_write32(w->lds + address[l] + 4 * k, w->vgpr[row + k][l]);
   w->machine->counters.lds_bytes += width * (uint64_t)__builtin_popcountll(lanes);

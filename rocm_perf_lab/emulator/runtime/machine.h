@@ -25,17 +25,19 @@ struct rpl_pages {
 };
 enum rpl_run_number { RPL_ONLY_RUN, RPL_FIRST_RUN, RPL_SECOND_RUN };
 
+enum rpl_life { RPL_LIVE, RPL_FREED, RPL_READ_ONLY /* live memory of the host that its own program cannot write */ };
+
 // Device memory is identity-mapped: [begin, end) is a host address range too. Sorted by `begin`, no overlap.
 struct rpl_allocation {
   uint64_t begin, end;
-  uint64_t freed;
+  uint64_t freed;         // enum rpl_life
   uint8_t *written;       // NULL, or one byte per page: set to 1 by every store to it
   uint64_t first_page;    // page number (address / RPL_PAGE_BYTES) of written[0]
   const struct rpl_pages *pages;  // NULL: this memory is not rewound
   uint8_t *filled;        // NULL, or one byte per page from first_page on: 0 until the first access calls fill(its address)
   void (*fill)(uint64_t page_address);
 };
-enum { RPL_PAGE_BYTES = 4096 };
+enum { RPL_PAGE_BYTES = 4096, RPL_WAVE_SYNCS = 64 };
 
 struct rpl_fault {
   uint32_t kind;
@@ -43,7 +45,7 @@ struct rpl_fault {
   uint32_t access;        // enum rpl_access
   uint32_t width_bytes;   // per lane
   uint64_t lanes;         // lanes with an invalid address
-  uint64_t detail;        // resume point (budget, barrier, illegal), or the size that was exceeded (LDS, scratch)
+  uint64_t detail;        // resume point (budget, barrier, illegal), the size that was exceeded (LDS, scratch), 1: read-only (memory)
   uint32_t workgroup[3];
   uint32_t wave;
   uint64_t addresses[RPL_LANES];
@@ -84,8 +86,10 @@ struct rpl_machine {
   struct rpl_fault fault;
   struct rpl_counters counters;
   struct rpl_footprint *footprint;  // NULL: accessed lines are not recorded
-  int (*miss)(struct rpl_machine *m, uint64_t low, uint64_t high);  // NULL, or returns 1 after it has changed the allocations
+  // NULL, or returns 1 after it has changed the allocations, because an access was outside of them or writes read-only ones.
+  int (*miss)(struct rpl_machine *m, uint64_t low, uint64_t high);
   void *owner;            // for `miss`
+  uint64_t *wave_syncs;   // resources of global wave sync, shared by all threads of a GPU; NULL: the launch may not use them
 };
 
 typedef void (*rpl_kernel)(struct rpl_wave *);

@@ -79,7 +79,7 @@ int rpl_illegal(struct rpl_wave *w, int inst) {
 }
 
 static int inside(const struct rpl_allocation *a, uint64_t low, uint64_t high) {
-  return !a->freed && low >= a->begin && high <= a->end && low < high;
+  return a->freed != RPL_FREED && low >= a->begin && high <= a->end && low < high;
 }
 
 static int find(struct rpl_machine *m, uint64_t low, uint64_t high) {
@@ -95,9 +95,27 @@ static int find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   return 1;
 }
 
+// The same for a range that goes on in read-only memory, or behind it.
+static int find_joined(struct rpl_machine *m, uint64_t low, uint64_t high) {
+  if (!find(m, low, low + 1)) return 0;
+  const struct rpl_allocation *a = &m->allocations[m->last_hit], *last = &m->allocations[m->allocation_count - 1];
+  while (a->end < high && a < last && a[1].begin == a->end && (a->freed == RPL_READ_ONLY || a[1].freed == RPL_READ_ONLY)) a++;
+  return low < high && high <= a->end;
+}
+
 int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
-  while (!find(m, low, high))
+  while (!find(m, low, high) && !find_joined(m, low, high))
     if (!m->miss || !m->miss(m, low, high)) return 0;
+  return 1;
+}
+
+// After rpl_find(): returns whether the range that it found is read-only.
+static int is_read_only(const struct rpl_machine *m) { return m->allocations[m->last_hit].freed == RPL_READ_ONLY; }
+
+static int may_access(struct rpl_machine *m, uint64_t low, uint64_t high, int writes) {
+  if (!rpl_find(m, low, high)) return 0;
+  while (writes && is_read_only(m))
+    if (!m->miss || !m->miss(m, low, high) || !rpl_find(m, low, high)) return 0;
   return 1;
 }
 
@@ -147,7 +165,7 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
   uint64_t span = high + width - low;
   w->machine->counters.span_bytes += span < RPL_SPAN_LIMIT ? span : RPL_SPAN_LIMIT;
   w->machine->counters.address_sum += low;
-  if (find(w->machine, low, high + width)) {  // else lanes may be in several allocations
+  if (find(w->machine, low, high + width) && !(writes && is_read_only(w->machine))) {  // else lanes may be in several allocations
     int touches = touches_pages(w->machine, writes);
     if (touches && high + width - low <= RPL_PAGE_BYTES) touch_pages(w->machine, low, high + width - low, writes);
     else if (touches) RPL_FOR_LANES(lanes, l) touch_pages(w->machine, address[l], width, writes);
@@ -155,15 +173,17 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
     if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
     return 0;
   }
-  uint64_t bad = 0;
+  uint64_t bad = 0, read_only = 0;
   RPL_FOR_LANES(lanes, l) {
-    if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
-    else {
+    if (!may_access(w->machine, address[l], address[l] + width, writes)) {
+      bad |= 1ull << l;
+      read_only |= (uint64_t)(writes && rpl_find(w->machine, address[l], address[l] + width)) << l;
+    } else {
       if (touches_pages(w->machine, writes)) touch_pages(w->machine, address[l], width, writes);
       if (w->machine->footprint) rpl_footprint_access(w, access, 0, 1ull << l, address, width, address[l], address[l] + width);
     }
   }
-  if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0);
+  if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, bad == read_only);
   if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
   return 0;
 }

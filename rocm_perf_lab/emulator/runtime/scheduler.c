@@ -74,11 +74,9 @@ static struct resident *create(const struct run *run) {
   if (!r) return NULL;
   r->memory = calloc(1, (uint64_t)WAVE_STRIDE * arena->waves + CACHE_LINE);  // zero pages, until registers are used
   r->waves = (uint8_t *)(((uintptr_t)r->memory + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-  r->lds = aligned((uint64_t)arena->lds_bytes + RPL_LDS_ZEROS);
+  r->lds = aligned((uint64_t)arena->lds_bytes + RPL_LDS_ZEROS + RPL_LDS_DROPPED);
   r->scratch = aligned(arena->scratch_bytes);
-  struct rpl_checks *checks = run->launch->checks;
-  if (checks) r->group = rpl_group_create(checks, run->launch->lds_bytes);
-  if (r->memory && r->lds && r->scratch && (r->group || !checks)) return r;
+  if (r->memory && r->lds && r->scratch) return r;
   release(r);
   return NULL;
 }
@@ -205,13 +203,21 @@ static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_
   return found ? &run->launch->traces[first * run->waves_per_group + wave] : NULL;
 }
 
+// Gives a resident workgroup the shadow that the launch needs; an earlier launch may have had others. Returns 1 if memory is short.
+static int set_shadow(struct resident *r, const struct rpl_launch *launch) {
+  if (r->group && launch->checks && rpl_group_fits(r->group, launch->checks, launch->lds_bytes)) return 0;
+  rpl_group_release(r->group);
+  r->group = launch->checks ? rpl_group_create(launch->checks, launch->lds_bytes) : NULL;
+  return launch->checks && !r->group;
+}
+
 // Returns 1 if memory is short.
 static int start(struct run *run, struct resident *r, uint64_t group) {
   const struct rpl_launch *launch = run->launch;
   uint32_t workgroup[AXES] = {(uint32_t)(group % launch->grid[0]), (uint32_t)(group / launch->grid[0] % launch->grid[1]),
                               (uint32_t)(group / launch->grid[0] / launch->grid[1])};
   const struct shape *shape = shape_of(run, workgroup);
-  if (!shape) return 1;
+  if (!shape || set_shadow(r, launch)) return 1;
   for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison + i * launch->lds_step);
   memset(r->lds + launch->lds_bytes, 0, RPL_LDS_ZEROS);
   if (r->group) rpl_group_start(r->group, (uint32_t)group, launch->lds_bytes);
@@ -290,9 +296,18 @@ static int run_slice(struct run *run, struct resident *r, struct rpl_wave *w) {
       r->waiting++;
       if (w->group) rpl_checked_arrival(w);
       return 0;
-    case RPL_SLICE_OVER: return 0;
+    case RPL_SLICE_OVER:
+    case RPL_GRID_BARRIER: return 0;
     default: return rpl_raise(w, RPL_FAULT_ILLEGAL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   }
+}
+
+// Lets a wave continue whose barrier of the grid was released. Returns 1 if the launch has to end.
+static int leave_grid_barrier(const struct run *run, struct rpl_wave *w) {
+  if (rpl_gws_released(w)) w->status = RPL_SLICE_OVER;
+  else if (__atomic_load_n(run->launch->hooks->stop, __ATOMIC_RELAXED))
+    return rpl_raise(w, RPL_FAULT_STOPPED, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+  return 0;
 }
 
 // Runs a slice of each wave of the workgroup that can run, again after every barrier unless workgroups share work and this one
@@ -304,6 +319,7 @@ static int take_turn(struct run *run, struct resident *r) {
     barrier_passed = 0;
     for (uint32_t i = 0; i < r->count; i++) {
       struct rpl_wave *w = wave_at(r, i);
+      if (w->status == RPL_GRID_BARRIER && leave_grid_barrier(run, w)) return 1;
       if (w->status == RPL_SLICE_OVER && run_slice(run, r, w)) return 1;
     }
     // Hardware removes ended waves from the barrier.

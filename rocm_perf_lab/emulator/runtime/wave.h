@@ -7,7 +7,7 @@
 enum { RPL_LANES = 64, RPL_VGPR_ROWS = 512, RPL_TEMP_ROWS = 16, RPL_SGPRS = 128, RPL_RECENT_PLACES = 4 };
 
 // Reason for which a translated kernel returned.
-enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT = 3 };
+enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT = 3, RPL_GRID_BARRIER = 4 };
 
 struct rpl_machine;
 struct rpl_trace;
@@ -40,7 +40,7 @@ struct rpl_wave {
   uint32_t waves_in_workgroup;
   uint32_t vgpr_rows, agpr_rows; // allocated registers
   uint32_t lane_count;           // of the wavefront: 32 or 64; rows have 64 lanes in both cases, and EXEC has 64 bits
-  uint32_t padding;
+  uint32_t grid_barrier;         // resource and generation that this wavefront waits for, see global_wave_sync.c
   uint64_t recent_places[RPL_RECENT_PLACES];  // of recent loads of sampled lines, see footprint.c
   uint32_t recent_times[RPL_RECENT_PLACES];
   uint32_t oldest_place, memory_instructions;
@@ -103,6 +103,11 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
 int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 // Adds or subtracts the number of active lanes at the LDS address in M0; all of them receive the old value.
 int rpl_lds_append(struct rpl_wave *w, int inst, int dst, uint32_t offset, int subtracts);
+// Global wave sync: initialises a resource, or arrives at its barrier; the count of wavefronts is in a row.
+int rpl_gws_init(struct rpl_wave *w, int inst, int row, uint32_t offset);
+int rpl_gws_barrier(struct rpl_wave *w, int inst, int row, uint32_t offset);
+// Whether a wavefront that arrived may continue.
+int rpl_gws_released(const struct rpl_wave *w);
 // Lane permutations of the LDS unit: no memory, no LDS bounds.
 // `group`: lanes among which data moves.
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset, uint32_t group);

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
-from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, FIRST_MISSING_CODE, is_computed_jump
+from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, FIRST_MISSING_CODE, GRID_BARRIER, is_computed_jump
 from rocm_perf_lab.emulator.structures import EXEC, VCC, WaveStatus, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
-from rocm_perf_lab.emulator.translate.memory import translate_memory
+from rocm_perf_lab.emulator.translate.memory import meet_grid, translate_memory
 from rocm_perf_lab.emulator.translate.mode import modes_at_entry
 from rocm_perf_lab.emulator.translate.probes import ProbeMarks
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
@@ -155,8 +155,11 @@ def _is_terminator(instruction: Instruction) -> bool:
     return name.startswith("S_ENDPGM") or name in _TERMINATORS | CONDITIONAL_BRANCHES
 
 
-_TERMINATORS = frozenset({"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
+_TERMINATORS = frozenset(
+    {"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", GRID_BARRIER}
+)
 
+_PAUSES = {"S_BARRIER": WaveStatus.BARRIER, "S_SLEEP": WaveStatus.SLICE_OVER, GRID_BARRIER: WaveStatus.GRID_BARRIER}
 _BREAKPOINT_TRAP = 3
 """Traps without effect unless a debugger is attached (LLVM "User Guide for AMDGPU Backend", trap handler ABI)."""
 
@@ -192,6 +195,8 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
         state.write(last.fields["sdst"], state.device_address(last.address + last.size))
     if name == "S_TRAP" and last.fields["simm16"] & 0xFF != _BREAKPOINT_TRAP:
         call_runtime(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
+    if name == GRID_BARRIER:
+        meet_grid(state, last)
     state.store_scalars()
     active_lanes = state.active_lanes()
     if active_lanes is not None:
@@ -210,8 +215,8 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: 
         lines.append(f"br i1 {state.scalar_builder.text(condition)}, label %{taken}, label %{otherwise}")
     elif name.startswith("S_ENDPGM"):
         _return_status(lines, WaveStatus.ENDED, 0, (state.names.fresh(), state.names.fresh()))
-    elif name in ("S_BARRIER", "S_SLEEP"):
-        status = WaveStatus.BARRIER if name == "S_BARRIER" else WaveStatus.SLICE_OVER
+    elif name in _PAUSES:
+        status = _PAUSES[name]
         resume = _resume_at(program, block.successors[0])
         _return_status(lines, status, resume, (state.names.fresh(), state.names.fresh()))
     elif target is not None:

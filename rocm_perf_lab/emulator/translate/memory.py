@@ -220,7 +220,20 @@ def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: 
     call_runtime(state, "rpl_lds_fill", instruction, _LOADED_ROW, base, dwords)
 
 
+def meet_grid(state: BlockState, instruction: Instruction) -> None:
+    """Emit the arrival of a wavefront at a barrier of global wave sync."""
+    call_runtime(state, "rpl_gws_barrier", instruction, *_global_wave_sync(instruction))
+
+
+def _global_wave_sync(instruction: Instruction) -> tuple[int, int]:
+    """Return the row of the count of wavefronts and the offset of the resource."""
+    return instruction.bits(39, 32), instruction.bits(15, 0)
+
+
 def _lds(state: BlockState, instruction: Instruction) -> None:
+    if instruction.mnemonic == "DS_GWS_INIT":
+        call_runtime(state, "rpl_gws_init", instruction, *_global_wave_sync(instruction))
+        return
     if instruction.fields["gds"]:
         raise UnsupportedSemantics("global data share")
     accumulator = FIRST_AGPR_ROW if instruction.fields.get("acc") else 0

@@ -161,8 +161,9 @@ def test_every_arithmetic_opcode_that_the_reference_lacks_is_in_a_table(architec
 
     lacks = {o.mnemonic for o in opcodes(architecture) if o.how != UNSUPPORTED} - {o.mnemonic for o in opcodes(REFERENCE)}
 
+    # Global wave sync needs several workgroups: tests/runtime/test_hip_programs.py.
     assert lacks
-    assert sorted(lacks - tested) == []
+    assert sorted(lacks - tested - {"DS_GWS_INIT", "DS_GWS_BARRIER"}) == []
 
 
 def test_an_architecture_without_parameters_is_refused_with_the_list_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

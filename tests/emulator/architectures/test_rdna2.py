@@ -347,7 +347,7 @@ def test_hardware_registers_have_the_numbers_of_rdna() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("s_subvector_loop_begin s0, 4", "no pseudo-code"), ("ds_gws_barrier v0 gds", "global data share"),
+        ("s_subvector_loop_begin s0, 4", "no pseudo-code"), ("ds_gws_sema_v gds", "global data share"),
         ("buffer_load_format_x v0, off, s[4:7], 0", "formats of buffers"), ("ds_add_u32 v0, v2 gds", "global data share"),
         ("buffer_load_dword v[0:1], off, s[4:7], 0 tfe", "TFE"), ("s_movrelsd_2_b32 s0, s1", "two indices"),
     ],
