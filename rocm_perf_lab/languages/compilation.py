@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.language import CompileSettings
 from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.languages.source_launch import with_source_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +30,14 @@ def compile_description(
     fresh: bool = False,
     promise_checks: bool = False,
 ) -> BuildResult:
-    """Compile `source` in place of the source that the description names.
+    """Compile `source` in place of the source that the description names, with the macros of its own launch, if it has one.
 
     See :class:`~rocm_perf_lab.languages.language.CompileSettings` for the arguments.
 
     Raises:
         CompileError: The source does not compile, or the compiler of its language is not installed.
+        LabError: The launch that the source asks for is invalid.
         CompilerNotFound: No clang-based compiler is usable.
     """
     settings = CompileSettings(architecture, compiler, optimisation, cache_dir, sandbox, fresh, promise_checks)
-    return find_language(description.language).compile(description, source, settings)
+    return find_language(description.language).compile(with_source_launch(description, source), source, settings)

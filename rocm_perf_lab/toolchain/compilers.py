@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.toolchain.rocm_root import BundledRocm, ensure_rocm_root
+from rocm_perf_lab.toolchain.bundled_rocm import BundledRocm, ensure_rocm_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

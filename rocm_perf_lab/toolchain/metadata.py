@@ -7,7 +7,7 @@ V3 to V6 metadata.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.elf_file import ElfFile, Note
 
 _OWNER, _KIND = "AMDGPU", 32
+_KERNELS = "amdhsa.kernels"
 _REBUILD = "The file is damaged: compile or copy it again."
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class ArgumentNote(_Record):
@@ -65,6 +66,7 @@ class KernelNote(_Record):
     wavefront_size: NonNegativeInt = Field(alias=".wavefront_size")
     max_flat_workgroup_size: NonNegativeInt = Field(alias=".max_flat_workgroup_size")
     required_workgroup_size: tuple[int, int, int] | None = Field(None, alias=".reqd_workgroup_size")
+    uniform_workgroups: bool = Field(False, alias=".uniform_work_group_size")
     uses_dynamic_stack: bool = Field(False, alias=".uses_dynamic_stack")
     arguments: tuple[ArgumentNote, ...] = Field((), alias=".args")
 
@@ -103,13 +105,30 @@ def read_metadata_note(elf: ElfFile) -> MetadataNote | None:
     )
 
 
-def _decode(note: Note) -> MetadataNote:
+def raw_kernel_metadata(elf: ElfFile, symbol: str) -> dict[str, Any]:
+    """Return the metadata of one kernel as it is in the note, with the keys of the whole code object; empty without a note.
+
+    Raises:
+        CodeObjectError: A note cannot be decoded.
+    """
+    for content in (_unpacked(note) for note in elf.notes if (note.owner, note.kind) == (_OWNER, _KIND)):
+        kernels = [kernel for kernel in content.get(_KERNELS, ()) if kernel.get(".symbol") == f"{symbol}.kd"]
+        if kernels:
+            return {**{key: value for key, value in content.items() if key != _KERNELS}, _KERNELS: kernels}
+    return {}
+
+
+def _unpacked(note: Note) -> Any:
     import msgpack
 
     try:
-        content = msgpack.unpackb(note.content, strict_map_key=False)
+        return msgpack.unpackb(note.content, strict_map_key=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeObjectError(f"the AMDGPU metadata note is not MessagePack: {error}", hint=_REBUILD) from error
+
+
+def _decode(note: Note) -> MetadataNote:
+    content = _unpacked(note)
     try:
         return MetadataNote.model_validate(content)
     except ValidationError as error:

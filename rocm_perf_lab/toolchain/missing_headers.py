@@ -134,12 +134,12 @@ def host_library(name: str, host_headers: Sequence[str] = ()) -> str | None:
         return None
     if _matches(name, host_headers):
         return "in host_headers"
-    return _library(name, HOST_LIBRARIES)
+    return library_of(name, HOST_LIBRARIES)
 
 
 def hint_for(header: MissingHeader) -> str:
     """Return how to make a compilation succeed that ended at a missing header."""
-    device_library = _library(header.name, DEVICE_LIBRARIES)
+    device_library = library_of(header.name, DEVICE_LIBRARIES)
     if device_library:
         return f"kernels use {device_library}: install ROCm, or add the directory that contains {header.name} to include_dirs"
     if _matches(header.name, _CUDA):
@@ -171,7 +171,8 @@ def rules_identity() -> str:
     return hashlib.sha256(repr((HOST_LIBRARIES, DEVICE_LIBRARIES, _CUDA)).encode()).hexdigest()
 
 
-def _library(name: str, libraries: Mapping[str, tuple[str, ...]]) -> str | None:
+def library_of(name: str, libraries: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the library whose patterns match a header, or None."""
     return next((library for library, patterns in libraries.items() if _matches(name, patterns)), None)
 
 

@@ -46,6 +46,15 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
     return _lookup(code_object.data)
 
 
+def line_table_of_file(data: bytes) -> Callable[[int], SourceLine | None]:
+    """Return the line table of an executable or library for any processor; see :func:`line_table`.
+
+    Raises:
+        CodeObjectError: The debug information is damaged.
+    """
+    return _lookup(data)
+
+
 @lru_cache(maxsize=16)
 def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
     """Return the line table of an object file, which trials of one build ask for again and again.
@@ -59,7 +68,7 @@ def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
         for unit_rows, unit_inlined in _units(data):
             rows += unit_rows
             inlined += unit_inlined
-    except _damage_errors() as error:
+    except debug_information_errors() as error:
         raise CodeObjectError(
             f"the debug information cannot be decoded: {error}", hint="Compile again, or without line tables."
         ) from error
@@ -78,7 +87,7 @@ def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
     return lookup
 
 
-def _damage_errors() -> tuple[type[Exception], ...]:
+def debug_information_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that pyelftools raises for damaged debug information, including those of failed lookups."""
     import zlib
 

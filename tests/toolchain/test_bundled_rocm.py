@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.toolchain.bundled_rocm import RocmRootError, ensure_rocm_root
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.toolchain.rocm_root import RocmRootError, ensure_rocm_root
 
 if TYPE_CHECKING:
     from pathlib import Path
