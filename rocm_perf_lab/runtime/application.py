@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.core.slow_work import slow_work
 from rocm_perf_lab.runtime.device_files import device_files
 from rocm_perf_lab.runtime.driver_build import build_driver
 from rocm_perf_lab.runtime.guardian import FORWARDED, SENT_BY_KERNEL, ApplicationStart, Guardian
@@ -22,18 +23,21 @@ from rocm_perf_lab.runtime.rocm_root import enter_root
 from rocm_perf_lab.runtime.service import TranslationService
 from rocm_perf_lab.runtime.session import open_session
 from rocm_perf_lab.runtime.topology import HostFacts, topology
+from rocm_perf_lab.runtime.totals import DispatchTotals, read_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rocm_perf_lab.runtime.application_database import WrittenDatabases
     from rocm_perf_lab.runtime.emulated_gpus import TopologyGpu
+    from rocm_perf_lab.runtime.findings import ApplicationFinding
     from rocm_perf_lab.runtime.guardian import ApplicationEnd
     from rocm_perf_lab.runtime.recorder import DispatchRecorder
     from rocm_perf_lab.runtime.session import Session
 
 _XNACK_VARIABLE = "HSA_XNACK"
 _LONGEST_WAIT_S = 3600.0
+_POLL_S = 0.1
 LOADED_FILE, USED_FILE = "loaded", "used"
 """Files that the driver creates in the session: when it is loaded into a process, and when a process opens /dev/kfd."""
 
@@ -54,6 +58,8 @@ class DriverOptions:
     """Time after which a line reports a dispatch that is still running; 0: never."""
     trace: int = 0
     """Verbosity of the driver's log on standard error: 0 to 3."""
+    checks: int = 0
+    """Bits of :data:`~rocm_perf_lab.runtime.findings.CHECKS`."""
 
     def settings(self) -> dict[str, int | str]:
         """Return the settings of the driver library."""
@@ -64,6 +70,7 @@ class DriverOptions:
             "max_seconds": self.max_seconds,
             "heartbeat_seconds": self.heartbeat_seconds,
             "trace": self.trace,
+            "checks": self.checks,
         }
 
 
@@ -85,6 +92,8 @@ class ApplicationRun:
     """Environment variables that the application gets besides those of this process."""
     shared: tuple[Path, ...] = ()
     """Directories of this machine that an application in a root sees, besides the working directory and this Python."""
+    shall_end: Callable[[], bool] | None = None
+    """Called about ten times per second; the application is ended when it returns true."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,14 @@ class ApplicationResult:
     written: WrittenDatabases | None = None
     """Databases of the recorder."""
     timed_out: bool = False
+    totals: DispatchTotals = field(default_factory=DispatchTotals)
+    """Work of the emulated GPUs."""
+    wall_s: float = 0.0
+    """Time from start to end on this machine."""
+    findings: tuple[ApplicationFinding, ...] = ()
+    """Of the checks."""
+    translations: int = 0
+    """Translations of kernels that were not in the cache."""
 
 
 def run_application(run: ApplicationRun) -> ApplicationResult:
@@ -105,7 +122,9 @@ def run_application(run: ApplicationRun) -> ApplicationResult:
     Raises:
         LabError: The driver cannot be built, there is no place for the session, or the root directory cannot be entered.
     """
-    driver = build_driver()
+    with slow_work("building the emulated driver (once)"):
+        driver = build_driver()
+    started = time.monotonic()
     with open_session() as session, _terminal_restored(), _signals_blocked() as (before, watched):
         session.write(_settings(run), [topology(run.gpus, _host()), device_files(run.gpus, _host().memory_bytes)])
         shares_group = _has_terminal()
@@ -123,8 +142,18 @@ def run_application(run: ApplicationRun) -> ApplicationResult:
             guardian.cancel()
             raise
         loaded, used = (session.directory / LOADED_FILE).exists(), (session.directory / USED_FILE).exists()
+        wall_s = time.monotonic() - started
         written = None if run.recorder is None else run.recorder.finish(session.directory, service.store.kernels)
-        return ApplicationResult(end, loaded, used, written, timed_out)
+        findings = _findings(run, session, service) if run.options.checks else ()
+        totals = read_totals(session.directory)
+        return ApplicationResult(end, loaded, used, written, timed_out, totals, wall_s, findings, service.store.translations)
+
+
+def _findings(run: ApplicationRun, session: Session, service: TranslationService) -> tuple[ApplicationFinding, ...]:
+    from rocm_perf_lab.runtime.call_sites import CallSites
+    from rocm_perf_lab.runtime.findings import complete_findings
+
+    return complete_findings(session.directory, service.store.kernels, CallSites(run.root))
 
 
 def _supervised(
@@ -133,10 +162,14 @@ def _supervised(
     """Start the application, and forward signals until it has ended; return its end, and whether it took too long."""
     guardian.start()
     deadline = time.monotonic() + run.timeout_s
+    shall_end = run.shall_end
     timed_out = False
     while not guardian.has_ended():
-        remaining = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S)
+        remaining = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_S if shall_end is None else _POLL_S)
         received = signal.sigtimedwait(watched | {signal.SIGCHLD}, remaining)
+        if shall_end is not None and shall_end():
+            shall_end = None
+            guardian.forward(signal.SIGTERM)
         if received is None:
             if time.monotonic() >= deadline:
                 timed_out, deadline = True, math.inf
@@ -151,6 +184,8 @@ def _supervised(
 def _settings(run: ApplicationRun) -> dict[str, int | str]:
     settings: dict[str, int | str] = {"gpu_count": len(run.gpus), **run.options.settings()}
     settings["records"] = int(run.recorder is not None)
+    if run.recorder is not None:
+        settings |= run.recorder.selection.settings()
     for gpu in run.gpus:
         settings |= {f"gpu.{gpu.index}.{name}": value for name, value in gpu.settings().items()}
     return settings

@@ -66,6 +66,7 @@ class ApplicationRecords:
         kernels: Kernels by the numbers that the records use.
         estimates: Estimates by number.
         command: Command line of the application.
+        selected: Kernels whose dispatches have counters; None: all.
     """
 
     session: Path
@@ -73,6 +74,11 @@ class ApplicationRecords:
     kernels: Mapping[int, ApplicationKernel]
     estimates: Mapping[int, EstimatedDispatch]
     command: str
+    selected: frozenset[int] | None = None
+
+    def is_selected(self, entry: RecordedDispatch) -> bool:
+        """Return whether a dispatch has counters: the driver counts the work of those that it is to record in detail."""
+        return bool(entry.counts) and (self.selected is None or entry.kernel in self.selected)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,20 @@ class WrittenDatabases:
     databases: tuple[Path, ...]
     dispatches: int
     notes: tuple[str, ...]
+    unselected: int = 0
+    """Dispatches without counters, since they were not selected."""
+    selected_kernels: tuple[str, ...] = ()
+    """Mangled names of the kernels with selected dispatches."""
+    estimated: Mapping[int, EstimatedPlace] = field(default_factory=dict)
+    """Estimated dispatches by number of the estimate."""
+
+
+@dataclass(frozen=True)
+class EstimatedPlace:
+    """Dispatch that was estimated: the number of its process, from 0, and its id in the database of that process."""
+
+    process: int
+    dispatch: int
 
 
 def write_databases(records: ApplicationRecords, directory: Path, counters: Sequence[str]) -> WrittenDatabases:
@@ -96,20 +116,29 @@ def write_databases(records: ApplicationRecords, directory: Path, counters: Sequ
         RecordError: A file of records is damaged.
         DatabaseWriteError: A database cannot be written.
     """
-    databases, dispatches, uncounted, rough = [], 0, 0, 0
+    databases: list[Path] = []
+    dispatches, uncounted, rough, unselected = 0, 0, 0, 0
+    kernels: set[int] = set()
+    estimated: dict[int, EstimatedPlace] = {}
     for path in sorted(records.session.glob(_RECORDS), key=_numbers):
         written = _ProcessDatabase(records, tuple(counters)).write(path, directory)
+        for number, dispatch in written.estimated.items():
+            estimated.setdefault(number, EstimatedPlace(len(databases), dispatch))
         if written.path is not None:
             databases.append(written.path)
         dispatches += written.dispatches
         uncounted += written.uncounted
         rough += written.rough
+        unselected += written.unselected
+        kernels |= written.kernels
     limit = f"{uncounted:,} dispatches have no counters: those of {_MOST_COUNTED:,} of each kernel are kept"
     times = (
         f"the times of {rough:,} dispatches follow from their instructions and bytes only: the timing model did not estimate them"
     )
-    notes = [*([limit] if uncounted else []), *([times] if rough else [])]
-    return WrittenDatabases(tuple(databases), dispatches, tuple(notes))
+    others = f"{unselected:,} of {dispatches:,} dispatches have no counters: they were not selected, or failed"
+    notes = [*([others] if unselected else []), *([limit] if uncounted else []), *([times] if rough else [])]
+    names = sorted({records.kernels[number].timed.metadata.name for number in kernels})
+    return WrittenDatabases(tuple(databases), dispatches, tuple(notes), unselected, tuple(names), estimated)
 
 
 @dataclass
@@ -118,6 +147,11 @@ class _Written:
     dispatches: int = 0
     uncounted: int = 0
     rough: int = 0
+    unselected: int = 0
+    kernels: set[int] = field(default_factory=set)
+    """With selected dispatches."""
+    estimated: dict[int, int] = field(default_factory=dict)
+    """Id of the first dispatch by number of the estimate."""
 
 
 @dataclass
@@ -166,12 +200,20 @@ class _ProcessDatabase:
             has_times = self.records.targets[entry.gpu].timing is not None
             stream.add_dispatch(_dispatch(entry, values, has_times=has_times))
             written.dispatches += 1
+            if entry.estimate:
+                written.estimated.setdefault(entry.estimate, written.dispatches)
             written.rough += has_times and not entry.estimate and entry.end_ns > entry.start_ns
-            written.uncounted += bool(self.counters and not values)
+            is_selected = self.records.is_selected(entry)
+            written.unselected += not is_selected
+            written.uncounted += bool(self.counters and is_selected and not values)
+            if is_selected:
+                written.kernels.add(entry.kernel)
         elif isinstance(entry, RecordedCopy) and self.records.targets[entry.gpu].timing is not None:
             stream.add_copy(_copy(entry))
 
     def _counters(self, entry: RecordedDispatch) -> dict[str, float]:
+        if not self.records.is_selected(entry):
+            return {}
         self.counted[entry.kernel] += 1
         if self.counted[entry.kernel] > _MOST_COUNTED:
             return {}

@@ -6,19 +6,17 @@ from pathlib import Path
 
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.build import runtime_files
-from rocm_perf_lab.emulator.c_library import CLibrary, build_library
+from rocm_perf_lab.emulator.c_library import OLDEST_GLIBC, CLibrary, build_library
 from rocm_perf_lab.toolchain.hsa_headers import HSA_HEADERS, find_hsa_headers
 
 DRIVER_SOURCES = Path(__file__).parent / "driver"
 # Interposed functions are declared with arguments that are never null, but applications pass null: their checks have to stay.
 _FLAGS = (
     *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks"),
-    *("-shared", "-fPIC", "-pthread"),
+    *("-fPIC", "-pthread"),
 )
 _EXPORTS = DRIVER_SOURCES / "exports.map"
 _LINK = ("-lm", "-lpthread", "-ldl", f"-Wl,--version-script={_EXPORTS}")
-_OLDEST_GLIBC = "2.28"
-"""That of RHEL 8 and Debian 10. Containers with ROCm 6 and 7 are not older."""
 
 
 def build_driver(cache: Path | None = None) -> Path:
@@ -39,6 +37,6 @@ def build_driver(cache: Path | None = None) -> Path:
         headers=(*headers, *sorted(DRIVER_SOURCES.glob("*.h")), _EXPORTS, *(include / name for name in HSA_HEADERS)),
         flags=(*_FLAGS, "-isystem", str(include), "-isystem", str(include.parent)),
         link_flags=_LINK,
-        glibc=_OLDEST_GLIBC,
+        glibc=OLDEST_GLIBC,
     )
     return build_library(library, cache or cache_dir() / "driver")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.code_image import CodeImage
     from rocm_perf_lab.runtime.job_processes import JobProcesses
     from rocm_perf_lab.runtime.kernel_store import ServedKernel
+    from rocm_perf_lab.runtime.selection import DispatchSelection
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -97,12 +98,20 @@ class EmulatedClock:
         target: The emulated GPU. Without a timing model all durations are 0.
         counters: Names of estimated counters to keep.
         details: Directory for the messages, from which :func:`read_detail` reads a dispatch again; None keeps none.
+        selection: Kernels whose dispatches are estimated.
     """
 
-    def __init__(self, target: Target, counters: Sequence[str] = (), details: Path | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        counters: Sequence[str] = (),
+        details: Path | None = None,
+        selection: DispatchSelection | None = None,
+    ) -> None:
         self._target = target
         self._counters = tuple(counters)
         self._details = details
+        self._selection = selection
         self._lock = threading.Lock()
         self._estimates: dict[int, EstimatedDispatch] = {}
 
@@ -127,6 +136,9 @@ class EmulatedClock:
         Raises:
             LabError: The message or the code is damaged, or the host has too little memory.
         """
+
+        if self._selection is not None and not self._selection.has_kernel(kernel.facts.name):
+            return bytes(DurationAnswer())  # the driver then computes a rough duration
 
         def estimate(message: bytes) -> EstimatedDispatch:
             unsupported = kernel.facts.unsupported

@@ -22,9 +22,10 @@ _ROCR, _HIP = "libhsa-runtime64.so.1", "libamdhip64.so"
 _DISTRIBUTION_DIRECTORIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
 _ROCM_RELEASE = re.compile(r"\.(\d{1,2})(\d\d)(\d\d)$")
 """AMD's packages end the name of the ROCr library with the release: 60403 of ROCm 6.4.3."""
+_MODEL_HOOK = b"HSA_MODEL_LIB"
 _OLDEST_ROCR = (1, 14)
 """That of ROCm 6.2."""
-_OLDEST_ROCM, _NEWEST_TESTED = (6, 2), 7
+_OLDEST_ROCM, _NEWEST_TESTED = (6, 2), (6, 4)
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,19 @@ class RocmRuntime:
             return f"ROCr {self.rocr} is older than that of ROCm 6.2"
         return None
 
+    @property
+    def has_model_hook(self) -> bool:
+        """Whether ROCr can load a model of the GPU by itself (`HSA_MODEL_LIB`), as sources of August 2025 and later can."""
+        return _MODEL_HOOK in self.library.read_bytes()
+
     def describe(self) -> str:
         """Return versions and place."""
         parts = [f"ROCm {self.rocm}"] if self.rocm else []
         parts += [f"ROCr {self.rocr}", f"HIP {self.hip}" if self.hip else "no HIP runtime"]
-        is_newer = _numbers(self.rocm or self.hip or "")[:1] > (_NEWEST_TESTED,)
-        untested = f" (newer than {_NEWEST_TESTED}.x: not tested)" if is_newer else ""
-        return f"{', '.join(parts)} in {self.library.parent}{untested}"
+        is_newer = _numbers(self.rocm or self.hip or "")[:2] > _NEWEST_TESTED
+        untested = f" (newer than {'.'.join(map(str, _NEWEST_TESTED))}: not tested)" if is_newer else ""
+        hook = "with a model hook (HSA_MODEL_LIB), which is not used" if self.has_model_hook else "without HSA_MODEL_LIB"
+        return f"{', '.join(parts)}, {hook}, in {self.library.parent}{untested}"
 
 
 def find_runtime(machine: Machine) -> RocmRuntime | None:

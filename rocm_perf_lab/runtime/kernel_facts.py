@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.files import read_sealed, write_sealed
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.code_image import DescribedKernel
 
 _ARCHITECTURAL_VGPRS = 256
+_GLOBAL_WAVE_SYNC = 0xFFFFFFFF
+"""Value of `cooperative` in `service.h`: workgroups meet without a barrier in memory."""
 _PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
 
 
@@ -36,6 +38,10 @@ class KernelFacts:
     """Indices of optimised blocks."""
     unsupported: tuple[tuple[int, str], ...]
     """Addresses of instructions that the emulator does not implement, which are errors only if reached, with the reasons."""
+    traits: str
+    """`enum rpl_access_trait` of each instruction as two hexadecimal digits, for checks of accesses."""
+    has_unseen_releases: bool
+    """Whether releases have no instruction."""
     fields: dict[str, int]
 
     @property
@@ -61,6 +67,8 @@ def facts_of(described: DescribedKernel, program: Program, library: Path, choice
     Raises:
         LabError: The descriptor requests more registers than the hardware has.
     """
+    from rocm_perf_lab.emulator.checks import access_traits
+
     return KernelFacts(
         symbol=described.kernel.symbol,
         name=described.kernel.name,
@@ -69,6 +77,8 @@ def facts_of(described: DescribedKernel, program: Program, library: Path, choice
         lengths=tuple(len(block.instructions) for block in program.blocks),
         optimised=tuple(sorted(optimised)),
         unsupported=tuple((one.address, one.reason) for one in program.missing if one.is_unsupported),
+        traits=bytes(map(access_traits, program.instructions)).hex(),
+        has_unseen_releases=not program.isa.marks_atomic_stores,
         fields=_fields(described, program),
     )
 
@@ -109,16 +119,16 @@ def _fields(described: DescribedKernel, program: Program) -> dict[str, int]:
         "user_sgprs": descriptor.compute_pgm_rsrc2 >> 1 & 0x1F,
         "preload_offset": 4 * (descriptor.kernarg_preload >> _PRELOAD_OFFSET_SHIFT),
         "preload_dwords": descriptor.kernarg_preload & _PRELOAD_LENGTH_MASK,
-        "cooperative": 0 if grid_sync is None else grid_sync + 1,
+        "cooperative": _GLOBAL_WAVE_SYNC if program.has_grid_barrier else 0 if grid_sync is None else grid_sync + 1,
     }
 
 
 def read_facts(path: Path) -> KernelFacts | None:
-    """Return stored facts; None if the file is missing or damaged."""
+    """Return stored facts; None if the file is missing, damaged or from a version with other facts."""
     stored = read_sealed(path)
-    if stored is None:
+    content = {} if stored is None else json.loads(stored)
+    if content.keys() != {field.name for field in fields(KernelFacts)}:
         return None
-    content = json.loads(stored)
     unsupported = tuple((address, reason) for address, reason in content["unsupported"])
     tuples = {name: tuple(content[name]) for name in ("lengths", "optimised")}
     return KernelFacts(**content | tuples | {"unsupported": unsupported})

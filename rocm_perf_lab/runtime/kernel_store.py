@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.pruning import CacheLimits, note_use, prune
 from rocm_perf_lab.runtime.kernel_facts import read_facts, write_facts
 from rocm_perf_lab.runtime.native_library import is_intact
 from rocm_perf_lab.runtime.translation_jobs import TranslateJob
@@ -39,11 +40,12 @@ class KernelStore:
     """Translated kernels by number and by content. Threads may share it.
 
     Args:
-        directory: Directory of the libraries and of the facts about kernels.
+        directory: Directory of the libraries and of the facts about kernels. Files that were not used for long are removed.
         processes: Processes that translate.
     """
 
     def __init__(self, directory: Path, processes: JobProcesses) -> None:
+        prune(directory, CacheLimits())
         self._directory = directory
         self._processes = processes
         self._lock = threading.Lock()
@@ -52,6 +54,13 @@ class KernelStore:
         self._files: dict[bytes, ElfFile] = {}
         self._making: dict[str, threading.Lock] = {}
         self._fingerprint = ""
+        self._translations = 0
+
+    @property
+    def translations(self) -> int:
+        """Number of translations that were made now; other kernels were on disk."""
+        with self._lock:
+            return self._translations
 
     @property
     def kernels(self) -> tuple[ServedKernel, ...]:
@@ -92,8 +101,7 @@ class KernelStore:
                 return self.kernel(number)
             facts = self._stored(key)
             if facts is None:
-                facts = self._processes.run(TranslateJob(image, architecture, self._directory))
-                write_facts(self._path(key), facts)
+                facts = self._made(key, TranslateJob(image, architecture, self._directory))
             return self._add(key, image, architecture, facts)
 
     def optimised(self, kernel: ServedKernel, chosen: frozenset[int]) -> ServedKernel:
@@ -110,12 +118,18 @@ class KernelStore:
             known = self.kernel(kernel.number)
             if chosen <= set(known.facts.optimised):
                 return known
-            facts = self._processes.run(TranslateJob(known.image, known.architecture, self._directory, chosen))
-            write_facts(self._path(kernel.key), facts)
+            facts = self._made(kernel.key, TranslateJob(known.image, known.architecture, self._directory, chosen))
             better = replace(known, facts=facts)
             with self._lock:
                 self._kernels[kernel.number - 1] = better
             return better
+
+    def _made(self, key: str, job: TranslateJob) -> KernelFacts:
+        facts = self._processes.run(job)
+        write_facts(self._path(key), facts)
+        with self._lock:
+            self._translations += 1
+        return facts
 
     def _add(self, key: str, image: CodeImage, architecture: str, facts: KernelFacts) -> ServedKernel:
         with self._lock:
@@ -128,7 +142,11 @@ class KernelStore:
 
     def _stored(self, key: str) -> KernelFacts | None:
         facts = read_facts(self._path(key))
-        return facts if facts is not None and is_intact(self._directory / facts.library) else None
+        if facts is None or not is_intact(self._directory / facts.library):
+            return None
+        for used in (self._path(key), self._directory / facts.library):
+            note_use(used)
+        return facts
 
     def _path(self, key: str) -> Path:
         return self._directory / f"{key}.kernel"

@@ -35,12 +35,18 @@ class MessageKind(IntEnum):
     HOT = 3
     FAULT_TEXT = 4
     RECORD = 5
+    HIP_CODE = 20
+    HIP_COMPILE = 21
+    CHECK_FACTS = 30
     OK = 100
     REFUSED = 101
     KERNEL_IS = 102
     CODE_IS = 103
     DURATION_IS = 104
     TEXT_IS = 105
+    HIP_CODE_IS = 120
+    HIP_COMPILED = 121
+    CHECK_FACTS_ARE = 130
 
 
 class MessageHeader(ctypes.LittleEndianStructure):
@@ -80,6 +86,12 @@ class KernelAnswer(ctypes.LittleEndianStructure):
             )
         ),
     )  # fmt: skip
+
+
+class CheckFacts(ctypes.LittleEndianStructure):
+    """struct rpl_check_facts."""
+
+    _fields_ = (("instructions", ctypes.c_uint32), ("unseen_releases", ctypes.c_uint32))
 
 
 class HotBlocks(ctypes.LittleEndianStructure):

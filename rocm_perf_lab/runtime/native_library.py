@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.core.resources import zig_environment
+from rocm_perf_lab.emulator.c_library import find_zig
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
@@ -79,8 +79,8 @@ def _linked(objects: list[bytes]) -> bytes:
 
 
 def _zig() -> str:
-    """Return the path of the compiler, which contains the linker; its Python wrapper would cost as much time as linking."""
-    found = find_spec("ziglang")
-    if found is None or not found.submodule_search_locations:
+    """Return the path of the compiler, which contains the linker."""
+    found = find_zig()
+    if found is None:
         raise LinkError("there is no linker for kernels", hint="Run pip install 'rocm-perf-lab[emulator]', which includes one.")
-    return str(Path(found.submodule_search_locations[0]) / "zig")
+    return str(found)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.runtime.application_database import ApplicationKernel, ApplicationRecords, write_databases
 from rocm_perf_lab.runtime.emulated_clock import EmulatedClock, TimedKernel, estimate_dispatch, read_detail
+from rocm_perf_lab.runtime.selection import DispatchSelection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.emulator.timing.thread_trace import TracedWave
@@ -51,12 +52,21 @@ class DispatchRecorder:
         counters: Names of the counters of each dispatch.
         command: Command line of the application.
         details: Directory in which messages about dispatches are kept for thread traces; None keeps none.
+        selection: Dispatches that are recorded in detail; all of them by default.
     """
 
     def __init__(
-        self, target: Target, gpus: int, directory: Path, counters: Sequence[str], command: str, details: Path | None = None
+        self,
+        target: Target,
+        gpus: int,
+        directory: Path,
+        counters: Sequence[str],
+        command: str,
+        details: Path | None = None,
+        selection: DispatchSelection | None = None,
     ) -> None:
-        self.clock = EmulatedClock(target, counters, details)
+        self.selection = selection or DispatchSelection()
+        self.clock = EmulatedClock(target, counters, details, self.selection)
         """Durations, for the translation service."""
         self._target = target
         self._gpus = gpus
@@ -80,7 +90,8 @@ class DispatchRecorder:
         """
         targets = [self._target] * self._gpus
         self._kernels = {kernel.number: application_kernel(kernel) for kernel in kernels}
-        records = ApplicationRecords(session, targets, self._kernels, self.clock.estimates, self._command)
+        selected = frozenset(kernel.number for kernel in kernels if self.selection.has_kernel(kernel.facts.name))
+        records = ApplicationRecords(session, targets, self._kernels, self.clock.estimates, self._command, selected)
         written = write_databases(records, self._directory, self._counters)
         for kernel in self._kernels.values():
             if kernel.code:
@@ -101,6 +112,11 @@ class DispatchRecorder:
             if kernel.timed.metadata.symbol.removesuffix(".kd") == wanted:
                 return kernel, number
         return None
+
+    def estimated(self) -> Iterator[tuple[ApplicationKernel, int]]:
+        """Yield the kernel of every estimate and its number."""
+        for number, estimate in sorted(self.clock.estimates.items()):
+            yield self._kernels[estimate.kernel], number
 
     def thread_trace(self, kernel: TimedKernel, number: int) -> tuple[tuple[TracedWave, ...], bool]:
         """Replay an estimated dispatch, and record single wavefronts.

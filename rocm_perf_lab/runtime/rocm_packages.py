@@ -43,10 +43,28 @@ TEST_PACKAGES = (
     "libmiopen1-tests",
     "llama.cpp",
     "libggml0-backend-hip",
+    "diffutils",  # for rocBLAS's tests
 )
 """AMD's test programs, built for gfx90a: about 3 GB to download, 13 GB on disk."""
 _LINKS = {"usr/bin/awk": "mawk", "usr/bin/cc": "gcc", "usr/bin/c++": "g++"}
 """Links that package scripts would have made."""
+_COMPILER_WRAPPER = """\
+#!/bin/sh
+# Debian's MIOpen passes the directory of the C headers with -isystem, which hides them from the C++ headers.
+count=$#
+while [ $count -gt 0 ]; do
+  argument=$1
+  shift
+  count=$((count - 1))
+  if [ "$argument" = -isystem ] && [ $count -gt 0 ] && [ "$1" = /usr/include ]; then
+    shift
+    count=$((count - 1))
+  else
+    set -- "$@" "$argument"
+  fi
+done
+exec {compiler} "$@"
+"""
 _LIBRARY_DIRECTORIES = "/usr/lib/x86_64-linux-gnu/blas\n/usr/lib/x86_64-linux-gnu/lapack\n"
 _ACCOUNTS = {"etc/passwd": "passwd.master", "etc/group": "group.master"}
 _APT_SETTINGS = """\
@@ -139,6 +157,7 @@ def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
         if missing:
             _require_tools()
             _install(root, missing, present)
+        _wrap_compilers(root)
         return missing
 
 
@@ -233,6 +252,16 @@ def _configure(root: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"ldconfig failed inside the ROCm root: {done.stderr.strip()}", where=str(root))
+
+
+def _wrap_compilers(root: Path) -> None:
+    """Replace the links of the C++ compilers in a tree, `clang++-21`, by scripts that correct their arguments."""
+    for link in (root / "usr/bin").glob("clang++-[0-9]*"):
+        if link.is_symlink():
+            script = link.with_name(f"{link.name}.new")
+            write_text(script, _COMPILER_WRAPPER.format(compiler=Path("/usr/bin", link.readlink())))
+            script.chmod(0o755)
+            script.rename(link)
 
 
 def _report(what: str) -> None:

@@ -70,6 +70,29 @@ def enter_root(
     return ["unshare", *flags, "--", "/bin/sh", "-c", _ENTER, "enter", *inner]
 
 
+def check_program_in_root(root: Path, program: str, working_directory: Path) -> None:
+    """Check that a program exists inside a ROCm root.
+
+    Raises:
+        LabError: It does not exist, or it is not executable.
+    """
+    if os.sep in program:
+        place = working_directory / program
+        # Below a top-level directory of the tree, a file is that of the tree, except in the working directory if that is mounted.
+        is_mounted = not _hides_files(root, working_directory)
+        is_shared = (is_mounted and place.is_relative_to(working_directory)) or place.parts[1] not in _OWN_DIRECTORIES
+        candidates = [place] if is_shared else [root / place.relative_to("/"), place]
+    else:
+        candidates = [root / directory.lstrip("/") / program for directory in _SEARCH_PATH.split(":")]
+    existing = next((path for path in candidates if path.is_file() or path.is_symlink()), None)
+    if existing is None:
+        raise LabError(
+            f"program {program} does not exist", where=f"--root {root}", hint="check its name; PATH is that of the tree"
+        )
+    if not existing.is_symlink() and not os.access(existing, os.X_OK):
+        raise LabError(f"{program} is not executable", where=str(existing), hint=f"run chmod +x {program}")
+
+
 def _mounted(root: Path, paths: Sequence[Path]) -> list[str]:
     """Return the directories to mount: outermost first, without parts of others and those that would hide files of the tree."""
     kept: list[Path] = []

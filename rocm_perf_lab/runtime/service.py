@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
-from rocm_perf_lab.runtime.code_image import DeviceBlock, find_code
 from rocm_perf_lab.runtime.job_processes import JobProcesses
 from rocm_perf_lab.runtime.kernel_store import KernelStore, ServedKernel
 from rocm_perf_lab.runtime.messages import (
     NOT_IN_FILE,
     PROTOCOL,
+    CheckFacts,
     FaultReport,
     Hello,
     HotBlocks,
@@ -131,6 +131,7 @@ class TranslationService:
 
     def _accept(self) -> None:
         listener = self._listener
+        _import_readers_of_code()
         while listener is not None:
             try:
                 connection, _ = listener.accept()
@@ -159,6 +160,16 @@ class TranslationService:
                     return self._fault_text(content)
                 case MessageKind.RECORD:
                     return self._duration(content)
+                case MessageKind.CHECK_FACTS:
+                    return self._check_facts(content)
+                case MessageKind.HIP_CODE:
+                    from rocm_perf_lab.runtime.hip_code import answer_hip_code
+
+                    return message(MessageKind.HIP_CODE_IS, *answer_hip_code(content))
+                case MessageKind.HIP_COMPILE:
+                    from rocm_perf_lab.runtime.hip_compilation import answer_hip_compilation  # loads the toolchain
+
+                    return message(MessageKind.HIP_COMPILED, *answer_hip_compilation(content))
             raise MessageError(f"a driver sent a message of unknown kind {kind}", hint="Run the same version of rocm-perf-lab.")
         except LabError as error:
             return message(MessageKind.REFUSED, texts(_text_of(error)))
@@ -170,6 +181,8 @@ class TranslationService:
         query, file = parse(KernelQuery, content)
         if query.gpu >= len(self._targets) or query.elf_bytes != len(file):
             raise MessageError(f"a driver asked for a kernel of GPU {query.gpu} with a file of {len(file)} bytes")
+        from rocm_perf_lab.runtime.code_image import DeviceBlock, find_code
+
         block = DeviceBlock(query.image, query.image_bytes, peer.reader(query.image_offset, query.image))
         image = find_code(block, query.object, file)
         kernel = self.store.translated(image, self._targets[query.gpu].architecture)
@@ -209,6 +222,13 @@ class TranslationService:
         geometry = f"grid {_triple(report.grid)}, block {_triple(report.block)}"
         text = f"{self._processes.run(job)}\n   in: dispatch {report.dispatch} of queue {report.queue}, {geometry}"
         return message(MessageKind.TEXT_IS, texts(_lines(text)))
+
+    def _check_facts(self, content: bytes) -> bytes:
+        if len(content) != _NUMBER.size:
+            raise MessageError("a driver asked for the facts of no kernel")
+        kernel = self.store.kernel(_NUMBER.unpack(content)[0])
+        traits = bytes.fromhex(kernel.facts.traits)
+        return message(MessageKind.CHECK_FACTS_ARE, CheckFacts(len(traits), kernel.facts.has_unseen_releases), traits)
 
     def _duration(self, content: bytes) -> bytes:
         if len(content) < _NUMBER.size:
@@ -361,3 +381,9 @@ def _lines(text: str) -> str:
 
 def _triple(values: Sequence[int]) -> str:
     return " x ".join(map(str, values))
+
+
+def _import_readers_of_code() -> None:
+    """Import what the first kernel needs, while the application starts."""
+    import rocm_perf_lab.runtime.code_image
+    import rocm_perf_lab.runtime.hip_code  # noqa: F401

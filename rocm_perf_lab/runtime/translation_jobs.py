@@ -103,7 +103,7 @@ class FaultJob:
             partial(describe_place, self.ranges),
             lambda resume: resumes.get(resume) if resumes.get(resume) in program.block_at else None,
             self.max_instructions,
-            _source_lines(described),
+            source_lines_of(described),
         )
         return "\n".join(error.lines())
 
@@ -129,7 +129,7 @@ def decoded(image: CodeImage, architecture: str, unsupported: tuple[tuple[int, s
     return described, program
 
 
-def _source_lines(described: DescribedKernel) -> Callable[[int], str | None] | None:
+def source_lines_of(described: DescribedKernel) -> Callable[[int], str | None] | None:
     """Return a function from addresses of the code object to source lines; None without the file or with damaged ones."""
     from rocm_perf_lab.toolchain.code_object import CodeObjectError
     from rocm_perf_lab.toolchain.elf import code_object_of
@@ -163,8 +163,10 @@ def describe_place(ranges: tuple[range, ...], address: int, width_bytes: int) ->
     memory = f"{len(near):,} bytes of memory at {near.start:#x}"
     if address < near.start:
         return f"{near.start - address:,} bytes before {memory}"
+    if address + width_bytes <= near.stop:
+        return f"in {memory} that the application may only read"
     if address < near.stop:
-        return f"the last {max(0, address + width_bytes - near.stop)} bytes of it past the end of {memory}"
+        return f"the last {address + width_bytes - near.stop} bytes of it past the end of {memory}"
     distance = address - near.stop
     return f"{distance:,} bytes past the end of {memory}" if distance else f"right at the end of {memory}"
 

@@ -62,7 +62,7 @@ def build_test_library() -> Path:
         sources=(*sources, *sorted(DRIVER_SOURCES.glob("*.c"))),
         headers=(*headers, *sorted(DRIVER_SOURCES.glob("*.h"))),
         flags=(
-            "-std=gnu11", "-O1", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread",
+            "-std=gnu11", "-O1", "-march=native", "-fno-strict-aliasing", "-fPIC", "-pthread",
             "-isystem", str(include), "-isystem", str(include.parent),
         ),
         link_flags=("-lm", "-lpthread", "-ldl"),
@@ -114,7 +114,7 @@ class Attribute(ctypes.Structure):
 
 
 class _Ranges(ctypes.Structure):
-    _fields_ = (("users", ctypes.c_long), ("version", c_uint64), ("count", c_uint64))
+    _fields_ = (("users", ctypes.c_long), ("version", c_uint64), ("count", c_uint64), ("gpu", c_uint64))
 
 
 class _Allocation(ctypes.Structure):
@@ -193,9 +193,9 @@ class Driver:
         """UNMAP_MEMORY_FROM_GPU; returns how many GPUs were done."""
         return self._for_gpus(0x19, handle, gpus)
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return the address ranges that GPUs can access."""
-        snapshot = self.library.drv_ranges_get()
+    def ranges(self, gpu: int = 0) -> list[tuple[int, int]]:
+        """Return the address ranges that a GPU can access."""
+        snapshot = self.library.drv_ranges_get(gpu)
         base = ctypes.addressof(snapshot.contents) + ctypes.sizeof(_Ranges)
         found = (_Allocation * snapshot.contents.count).from_address(base)
         result = [(allocation.begin, allocation.end) for allocation in found]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GPU_ID, QUEUE = 0x4242, 3
 _PARTS = ("timing.c", "detail.c", "estimates.c", "records.c")
-_FLAGS = ("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread")
+_FLAGS = ("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fPIC", "-pthread")
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(DurationAnswer))
 
 
@@ -188,7 +188,8 @@ def _ranges(registry: ctypes.Array[AllocationEntry]) -> ctypes.Structure:
             ("users", ctypes.c_long),
             ("version", ctypes.c_uint64),
             ("count", ctypes.c_uint64),
+            ("gpu", ctypes.c_uint64),
             ("ranges", AllocationEntry * len(registry)),
         )
 
-    return Ranges(0, 1, len(registry), registry)
+    return Ranges(0, 1, len(registry), 0, registry)

@@ -27,17 +27,23 @@ class RocmPrograms:
 
     root: Path
 
-    def compile(self, name: str) -> Path:
-        """Return the executable of a program for gfx942 and gfx90a; compile it unless it is in the cache."""
-        source = SOURCES / f"{name}.hip"
-        inputs = source.read_bytes() + (SOURCES / "check.h").read_bytes() + (self.root / COMPLETE_FILE).read_bytes()
-        program = cache_dir() / "test-programs" / f"{name}-{hashlib.sha256(inputs).hexdigest()[:16]}"
+    def compile(self, name: str, directory: Path = SOURCES) -> Path:
+        """Return the executable of a program for gfx942 and gfx90a, with lines; compile it unless it is in the cache."""
+        return self._compile(directory / f"{name}.hip", sorted(SOURCES.glob("*.h")), directory)
+
+    def compile_file(self, source: Path, header: Path, directory: Path) -> Path:
+        """Return the executable of a source file somewhere in a directory, which includes a header of this directory."""
+        return self._compile(source, [header], directory)
+
+    def _compile(self, source: Path, headers: Sequence[Path], directory: Path) -> Path:
+        inputs = b"".join(file.read_bytes() for file in (source, *headers, self.root / COMPLETE_FILE))
+        program = cache_dir() / "test-programs" / f"{source.stem}-{hashlib.sha256(inputs).hexdigest()[:16]}"
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
             built = program.with_name(f"{program.name}.{os.getpid()}")
             targets = [f"--offload-arch={architecture}" for architecture in _ARCHITECTURES]
-            command = ["hipcc", *targets, "-O2", str(source), "-o", str(built), "-lhiprtc"]
-            inside = enter_root(self.root, command, shared=[SOURCES], working_directory=program.parent, environment={})
+            command = ["hipcc", *targets, "-O2", "-g", str(source), "-o", str(built), "-lhiprtc"]
+            inside = enter_root(self.root, command, shared=[directory], working_directory=program.parent, environment={})
             done = subprocess.run(inside, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             built.rename(program)

@@ -3,68 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders.rocm_captures import Captures, document
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.builders.rocm_programs import RocmPrograms
-
-ROCM_PERF = str(Path(sys.executable).with_name("rocm-perf"))
-
-
-@dataclass(frozen=True)
-class Captures:
-    """Directory in which captures of the program are made."""
-
-    programs: RocmPrograms
-    directory: Path
-
-    def rocm_perf(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of rocm-perf to its end."""
-        return subprocess.run(
-            [ROCM_PERF, *arguments],
-            cwd=self.directory,
-            env=os.environ | {"NO_COLOR": "1", "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=500,
-        )
-
-    def inside(self, *arguments: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command of rocm-perf, with a cache of its own if one is given, inside the root on its emulated GPU."""
-        before = ["/usr/bin/env", f"ROCM_PERF_LAB_CACHE={cache}"] if cache else []
-        return self.rocm_perf("run", "--root", str(self.programs.root), "--", *before, ROCM_PERF, *arguments)
-
-    def command(self, output: str, kernel: str, check: str, *options: str, before: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments that capture a dispatch of one check of the program."""
-        application = [*before, str(self.programs.compile("captured")), check]
-        return ["replay", "capture", "--kernel", kernel, "--output", output, *options, "--", *application]
-
-    def make(self, output: str, kernel: str, check: str, *options: str, before: tuple[str, ...] = ()) -> str:
-        """Capture a dispatch on the emulated GPU, which is chosen automatically, and return the directory."""
-        root = ("--root", str(self.programs.root))
-        made = self.rocm_perf(*self.command(output, kernel, check, *root, *options, before=before))
-        assert made.returncode == 0, made.stdout + made.stderr
-        assert f"PASS {check}" in made.stdout
-        return output
 
 
 @pytest.fixture(scope="module")
 def captures(rocm_programs: RocmPrograms, tmp_path_factory: pytest.TempPathFactory) -> Captures:
     return Captures(rocm_programs, tmp_path_factory.mktemp("captures"))
-
-
-def document(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert run.returncode == 0, run.stdout + run.stderr
-    parsed: dict[str, Any] = json.loads(run.stdout)
-    return parsed
 
 
 def test_a_capture_of_a_hip_application_replays_byte_for_byte_in_rocm_and_on_the_emulator(captures: Captures) -> None:

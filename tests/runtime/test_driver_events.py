@@ -73,6 +73,36 @@ class TestWait:
         assert activated.payloads[0][0] == 3
         assert same_age.result == TIMEOUT
 
+    def test_a_thread_that_ignores_the_age_it_was_told_waits_for_the_next_setting(self, driver: Driver) -> None:
+        event = driver.event()
+        driver.change_event(SET, event)
+        told = driver.wait([(event, 1)])
+        repeated = driver.wait([(event, 1)])
+        with ThreadPoolExecutor(1) as pool:
+            in_another_thread = pool.submit(driver.wait, [(event, 1)]).result(timeout=10)
+        driver.change_event(SET, event)
+        after_setting = driver.wait([(event, 1)])
+
+        assert (told.result, told.payloads[0][0]) == (COMPLETE, 2)
+        assert repeated.result == TIMEOUT
+        assert (in_another_thread.result, in_another_thread.payloads[0][0]) == (COMPLETE, 2)
+        assert (after_setting.result, after_setting.payloads[0][0]) == (COMPLETE, 3)
+
+    def test_a_new_event_with_the_id_of_a_destroyed_one_was_told_to_no_thread(self, driver: Driver) -> None:
+        old = driver.event()
+        driver.change_event(SET, old)
+        driver.change_event(SET, old)
+        driver.wait([(old, 0)])
+        assert driver.wait([(old, 1)]).payloads[0][0] == 3
+        driver.change_event(DESTROY, old)
+        new = driver.event()
+        driver.change_event(SET, new)
+        driver.change_event(SET, new)
+        driver.wait([(new, 0)])
+
+        assert new == old
+        assert driver.wait([(new, 1)]).payloads[0][0] == 3
+
     def test_age_0_is_not_compared_and_not_written(self, driver: Driver) -> None:
         event = driver.event()
         driver.change_event(SET, event)
@@ -158,10 +188,10 @@ class TestWait:
 
 
 class Model:
-    """KFD's rules for calls that do not sleep."""
+    """KFD's rules for calls of one thread that do not sleep, and the rule for ages that the thread ignores."""
 
     def __init__(self, *, auto_reset: bool) -> None:
-        self.auto_reset, self.is_set, self.age = auto_reset, False, 1
+        self.auto_reset, self.is_set, self.age, self.told = auto_reset, False, 1, 0
 
     def set(self) -> None:
         """Set the event; nobody waits."""
@@ -169,7 +199,9 @@ class Model:
 
     def poll(self, age: int) -> tuple[int, int]:
         """Return the result of a wait that does not sleep, and the age that it gives."""
-        activated = self.is_set or (age != 0 and age != self.age)
+        activated = self.is_set or (age not in (0, self.age) and self.told != self.age)
+        if activated and age:
+            self.told = self.age
         self.is_set = self.is_set and not self.auto_reset
         return (COMPLETE, self.age if age else 0) if activated else (TIMEOUT, age)
 

@@ -67,12 +67,28 @@ class TestBlocks:
         assert driver.map(block.handle, 0, 1) == 2
         mapped = driver.ranges()
         driver.unmap(block.handle, 0)
-        still_mapped = driver.ranges()
-        driver.unmap(block.handle, 1)
 
         assert (pages.page(1), pages.page(3)) in mapped
-        assert (pages.page(1), pages.page(3)) in still_mapped
         assert (pages.page(1), pages.page(3)) not in driver.ranges()
+        assert (pages.page(1), pages.page(3)) in driver.ranges(gpu=1)
+        driver.unmap(block.handle, 1)
+        assert (pages.page(1), pages.page(3)) not in driver.ranges(gpu=1)
+        driver.free(block.handle)
+
+    def test_block_is_accessible_to_the_gpus_that_map_it(self, driver: Driver) -> None:
+        pages = HostPages(1)
+        block = driver.allocate(PAGE, address=pages.address)
+        whole = (pages.address, pages.address + PAGE)
+
+        driver.map(block.handle, 0)
+        by_owner = whole in driver.ranges(), whole in driver.ranges(gpu=1)
+        driver.map(block.handle, 1)
+        by_both = whole in driver.ranges(), whole in driver.ranges(gpu=1)
+        driver.unmap(block.handle, 0)
+        by_peer = whole in driver.ranges(), whole in driver.ranges(gpu=1)
+
+        assert (by_owner, by_both, by_peer) == ((True, False), (True, True), (False, True))
+        driver.unmap(block.handle, 1)
         driver.free(block.handle)
 
     def test_block_is_found_by_each_address_inside(self, driver: Driver) -> None:
@@ -161,6 +177,8 @@ class TestBlocks:
 
 
 COUNTED, SVM = 0, 1
+FIRST, SECOND = 1, 2
+"""Masks of GPUs."""
 RANGES = st.tuples(st.integers(0, 31), st.integers(1, 8)).map(lambda pair: (pair[0], min(32, pair[0] + pair[1])))
 CHANGES = st.lists(st.tuples(st.booleans(), st.sampled_from((COUNTED, SVM)), RANGES), max_size=40)
 
@@ -180,13 +198,13 @@ class TestRanges:
         pages = HostPages(32)
         base = pages.address
         for is_added, kind, (first, last) in changes:
-            arguments = (kind, ctypes.c_uint64(base + first * PAGE), ctypes.c_uint64(base + last * PAGE))
-            version = library.drv_ranges_version()
+            arguments = (FIRST, kind, ctypes.c_uint64(base + first * PAGE), ctypes.c_uint64(base + last * PAGE))
+            version = library.drv_ranges_version(0)
             if is_added:
                 assert library.drv_ranges_add_locked(*arguments) == 0
             else:
                 library.drv_ranges_remove_locked(*arguments)
-            assert library.drv_ranges_version() > version
+            assert library.drv_ranges_version(0) > version
             for page in range(first, last):
                 if kind == SVM:
                     svm[page] = is_added
@@ -194,16 +212,17 @@ class TestRanges:
                     counts[page] = max(0, counts[page] + (1 if is_added else -1))
             expected = _runs([count > 0 or is_svm for count, is_svm in zip(counts, svm, strict=True)], base)
             assert driver.ranges() == expected
+            assert driver.ranges(gpu=1) == []
 
     def test_a_snapshot_does_not_change(self, driver: Driver) -> None:
         library = driver.library
         library.drv_ranges_forget()
         page = ctypes.c_uint64(1 << 40), ctypes.c_uint64((1 << 40) + PAGE)  # counted ranges are not looked at
-        library.drv_ranges_add_locked(COUNTED, *page)
+        library.drv_ranges_add_locked(FIRST | SECOND, COUNTED, *page)
 
-        snapshot = library.drv_ranges_get()
-        same = library.drv_ranges_get()
-        library.drv_ranges_remove_locked(COUNTED, *page)
+        snapshot = library.drv_ranges_get(0)
+        same = library.drv_ranges_get(0)
+        library.drv_ranges_remove_locked(FIRST | SECOND, COUNTED, *page)
 
         assert ctypes.addressof(snapshot.contents) == ctypes.addressof(same.contents)
         assert driver.ranges() == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.profile.emulated_application import chosen_device
+from rocm_perf_lab.jobs.profile.application_profiler import chosen_device
 from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 from rocm_perf_lab.rocprof.reader import read_databases
 from tests.builders.rocm_programs import RocmPrograms
@@ -143,4 +143,4 @@ def test_the_device_is_chosen_by_name() -> None:
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has a GPU")
 def test_a_directory_with_rocm_chooses_the_emulator_without_a_gpu() -> None:
-    assert chosen_device("auto", "/somewhere") == "emulator"
+    assert chosen_device("auto", Path("/somewhere")) == "emulator"

@@ -36,6 +36,26 @@ def test_access_outside_of_memory_is_a_memory_fault(rocm_programs: RocmPrograms,
     )
 
 
+@pytest.mark.parametrize("access", ["read_only", "protected"])
+def test_store_to_memory_that_the_host_cannot_write_is_a_memory_fault(rocm_programs: RocmPrograms, access: str) -> None:
+    process = rocm_programs.run([rocm_programs.compile("faults"), access], ["--xnack"])
+    assert process.returncode == 128 + signal.SIGABRT
+    assert _MEMORY_FAULT in process.stderr
+    assert "of memory at" in process.stderr and "that the application may only read" in process.stderr.split(_MEMORY_FAULT)[0]
+    assert "Write access to a read-only page" in process.stderr
+
+
+def test_store_to_memory_that_the_host_made_writable_is_none(rocm_programs: RocmPrograms) -> None:
+    process = rocm_programs.run([rocm_programs.compile("faults"), "writable"], ["--xnack"])
+    assert (process.returncode, process.stdout) == (0, "status hipSuccess\n")
+
+
+def test_memory_of_another_gpu_without_peer_access_is_a_memory_fault(rocm_programs: RocmPrograms) -> None:
+    process = rocm_programs.run([rocm_programs.compile("faults"), "peer"], ["--gpus", "2"])
+    assert process.returncode == 128 + signal.SIGABRT
+    assert "Memory access fault by GPU node-2" in process.stderr
+
+
 @pytest.mark.parametrize(
     ("cause", "status"), [("illegal", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"), ("trap", "HSA_STATUS_ERROR_EXCEPTION")]
 )

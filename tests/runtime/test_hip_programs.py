@@ -8,7 +8,7 @@ from tests.builders.rocm_programs import CheckResults, RocmPrograms, checks_of
 
 pytestmark = pytest.mark.slow
 
-_GPUS = {"memory": (), "execution": (), "processes": (), "peers": ("--gpus", "2")}
+_GPUS = {"memory": (), "execution": (), "graph_memory": (), "processes": (), "peers": ("--gpus", "2")}
 _CHECKS = [(program, check) for program in _GPUS for check in checks_of(program)]
 
 
@@ -27,6 +27,11 @@ def test_check_of_a_hip_program_passes(rocm_programs: RocmPrograms, program: str
 def test_device_printf_arrives_on_standard_output(rocm_programs: RocmPrograms) -> None:
     output = _results(rocm_programs, "execution").process.stdout
     assert output.count("device says 5.2 hello 0.25\n") == 2
+
+
+def test_workgroups_meet_through_global_wave_sync(rocm_programs: RocmPrograms) -> None:
+    program = rocm_programs.compile("execution")
+    CheckResults.of(rocm_programs.run([program, "cooperative"], ["--target", "mi250x"])).require("cooperative")
 
 
 def test_two_processes_at_once(rocm_programs: RocmPrograms) -> None:

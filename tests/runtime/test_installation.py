@@ -36,7 +36,17 @@ def test_packages_of_debian_have_no_release(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.rocr, found.hip, found.rocm, found.problem) == ("1.15", "6.4", None, None)
-    assert found.describe() == f"ROCr 1.15, HIP 6.4 in {tmp_path}/usr/lib/x86_64-linux-gnu"
+    assert found.describe() == f"ROCr 1.15, HIP 6.4, without HSA_MODEL_LIB, in {tmp_path}/usr/lib/x86_64-linux-gnu"
+
+
+def test_a_runtime_with_a_model_hook_says_so(tmp_path: Path) -> None:
+    put_runtime(tmp_path / "lib", "1.21.70001", "7.0.70001")
+    (tmp_path / "lib/libhsa-runtime64.so.1").write_bytes(b"\x7fELF\0HSA_MODEL_LIB\0")
+
+    found = find_runtime(machine(tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib")))
+
+    assert found is not None
+    assert "with a model hook" in found.describe()
 
 
 def test_packages_of_amd_come_before_those_of_the_distribution(tmp_path: Path) -> None:
@@ -78,3 +88,15 @@ def test_a_newer_runtime_is_not_refused(tmp_path: Path) -> None:
     assert found is not None
     assert (found.rocm, found.problem) == ("10.0.1", None)
     assert "not tested" in found.describe()
+
+
+def test_rocm_7_has_not_been_tested(tmp_path: Path) -> None:
+    put_runtime(tmp_path / "tested", "1.15.60403", "6.4.60403")
+    put_runtime(tmp_path / "newer", "1.18.70001", "7.0.70001")
+
+    tested, newer = (find_runtime(machine(tmp_path, LD_LIBRARY_PATH=str(tmp_path / name))) for name in ("tested", "newer"))
+
+    assert tested is not None
+    assert newer is not None
+    assert "not tested" not in tested.describe()
+    assert "newer than 6.4: not tested" in newer.describe()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import rocm_perf_lab.runtime
 from rocm_perf_lab.core.resources import zig_environment
-from rocm_perf_lab.runtime import dispatch_records, messages
+from rocm_perf_lab.runtime import dispatch_records, hip_code, hip_compilation, messages
 from rocm_perf_lab.runtime.messages import Hello, MessageError, MessageKind, parse, parse_ranges, parse_words, texts
 
 HEADER = Path(rocm_perf_lab.runtime.__file__).parent / "driver" / "service.h"
@@ -29,6 +29,12 @@ MIRRORS = {
     "rpl_counts_entry": dispatch_records.CountsHeader,
     "rpl_dispatch_entry": dispatch_records.DispatchEntry,
     "rpl_copy_entry": dispatch_records.CopyEntry,
+    "rpl_hip_code_query": hip_code.HipCodeQuery,
+    "rpl_hip_code": hip_code.HipCodeAnswer,
+    "rpl_hip_kernel": hip_code.HipKernel,
+    "rpl_hip_argument": hip_code.HipArgument,
+    "rpl_hip_compile": hip_compilation.HipCompile,
+    "rpl_hip_compiled": hip_compilation.HipCompiled,
 }
 
 

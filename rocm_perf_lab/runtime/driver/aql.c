@@ -52,6 +52,10 @@ static void fail_dispatch(struct drv_aql *aql, const struct drv_outcome *outcome
       aql->has_failed = 1;
       drv_event_memory_fault(aql->gpu_id, outcome->address, 1, 0);
       return;
+    case RPL_FAILED_READ_ONLY:
+      aql->has_failed = 1;
+      drv_event_memory_fault(aql->gpu_id, outcome->address, 0, 1);
+      return;
     case RPL_FAILED_LIMIT:
       aql->has_failed = 1;
       drv_event_hardware_exception(aql->gpu_id, 0);

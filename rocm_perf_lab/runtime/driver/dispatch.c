@@ -1,13 +1,17 @@
 // Runs one kernel dispatch packet: on the thread of its queue, and on helpers if it is large.
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
 
+#include "device_checks.h"
 #include "execution.h"
 #include "faults.h"
+#include "service.h"
+#include "findings.h"
+#include "order.h"
+#include "touched.h"
 #include "workers.h"
 
 enum {
@@ -26,6 +30,7 @@ struct dispatch {
   struct rpl_launch launch;       // without what belongs to one thread
   int is_cooperative;             // its workgroups meet at a grid barrier
   struct drv_timing *timing;
+  uint64_t *wave_syncs;           // of its queue; NULL: it has none
   struct drv_watched watched;
   int64_t budget;
   uint64_t workgroups, chunk;
@@ -35,6 +40,7 @@ struct dispatch {
   atomic_int is_helped;
   pthread_mutex_t *merge;
   struct drv_sums sums;           // of the helpers
+  struct drv_checked_dispatch checked;
   atomic_int has_fault;
   struct rpl_fault fault;
 };
@@ -67,7 +73,7 @@ static void rest(void *context) {
   struct taker *taker = context;
   uint32_t rests = taker->rests++;
   if (rests % FIRST_RESTS == FIRST_RESTS - 1) drv_events_scan();
-  if (rests < FIRST_RESTS) sched_yield();
+  if (rests < FIRST_RESTS) drv_yield();
   else nanosleep(&(struct timespec){.tv_nsec = rests < 2 * FIRST_RESTS ? SHORT_REST_NS : LONG_REST_NS}, NULL);
 }
 
@@ -135,6 +141,7 @@ static void set_launch(struct dispatch *d, const struct hsa_kernel_dispatch_pack
   uint32_t scratch = packet->private_bytes > kernel->static_scratch_bytes ? packet->private_bytes : kernel->static_scratch_bytes;
   launch->scratch_bytes = (scratch + 3) & ~3u;
   launch->lds_bytes = (packet->group_bytes + LDS_GRANULE - 1) / LDS_GRANULE * LDS_GRANULE;
+  if (drv_check_is_on(RPL_ON_BOUNDS)) launch->lds_bytes = (packet->group_bytes + 3) & ~3u;  // exact
   launch->lds_poison = (uint32_t)LDS_POISON;
   launch->system_sgprs = kernel->system_sgprs;
   launch->work_item_id_dims = kernel->work_item_id_dims;
@@ -170,8 +177,11 @@ static void run(struct dispatch *d, struct worker *worker) {
   launch.block_active_lanes = worker->active_lanes;
   struct drv_running running = {.kernel = d->kernel, .launch = &launch, .executions = worker->executions};
   drv_timing_thread(d->timing, atomic_fetch_add(&d->threads, 1), &worker->view.machine);
+  worker->view.machine.wave_syncs = d->wave_syncs;
   drv_kernel_begin(&running);
+  int is_checked = drv_checks_are_on() && drv_checks_begin(&worker->checked, &d->checked, &launch);
   if (rpl_run(&launch, &worker->view.machine, 0, 0)) keep_fault(d, &worker->view.machine.fault);
+  if (is_checked) drv_checks_end(worker->checked, &launch, &worker->view.machine, (uint64_t)(d->watched.first_budget - d->budget));
   drv_kernel_end(&running);
   worker->view.machine.footprint = NULL;
 }
@@ -179,7 +189,9 @@ static void run(struct dispatch *d, struct worker *worker) {
 static void help(struct drv_task *task) {
   struct dispatch *d = (struct dispatch *)task;
   struct worker *worker = drv_worker();
-  if (!worker || !drv_worker_prepare(worker, d->kernel)) return;
+  if (!worker) return;
+  worker->view.gpu = d->watched.gpu;
+  if (!drv_worker_prepare(worker, d->kernel)) return;
   run(d, worker);
   pthread_mutex_lock(d->merge);
   drv_sums_add(&d->sums, worker, d->kernel);
@@ -188,7 +200,7 @@ static void help(struct drv_task *task) {
 
 static void choose_helpers(struct dispatch *d) {
   const struct drv_settings *settings = drv_settings();
-  int alone = d->workgroups < 2 || settings->threads < 2 || (d->kernel->depends_on_order && !settings->any_order);
+  int alone = d->workgroups < 2 || settings->threads < 2 || drv_checks_are_on() || (d->kernel->depends_on_order && !settings->any_order);
   if (alone) d->chunk = 1;
   if (alone) return;
   uint64_t chunk = d->workgroups / (settings->threads * CHUNKS_PER_THREAD);
@@ -216,7 +228,8 @@ static void run_all(struct dispatch *d, struct worker *worker) {
 static void begin(struct dispatch *d, const struct drv_queue_info *queue, uint64_t number, const atomic_int *stop) {
   const struct drv_settings *settings = drv_settings();
   d->budget = settings->max_instructions ? settings->max_instructions : UNLIMITED;
-  d->watched = (struct drv_watched){.kernel = d->kernel->name, .queue_id = queue->queue_id, .number = number,
+  d->watched = (struct drv_watched){.kernel = d->kernel->name, .queue_id = queue->queue_id, .gpu = (uint32_t)drv_gpu_index(queue->gpu_id),
+                                    .number = number,
                                     .workgroups = d->workgroups, .started_ns = drv_nanoseconds(), .budget = &d->budget,
                                     .first_budget = d->budget, .begun = &d->next, .queue_stop = stop};
 }
@@ -229,6 +242,7 @@ static uint32_t refuse(struct drv_outcome *outcome, uint32_t failure, const char
 // Whether workgroups may wait for each other: the runtime passes the barrier of the grid in cooperative launches only.
 static int has_grid_barrier(const struct drv_kernel *kernel, struct worker *worker, uint64_t kernarg) {
   uint64_t at = kernarg + kernel->cooperative - 1, barrier;
+  if (kernel->cooperative == RPL_GLOBAL_WAVE_SYNC) return 1;
   if (!kernel->cooperative || !drv_view_has(&worker->view, at, at + sizeof barrier)) return 0;
   memcpy(&barrier, (const void *)at, sizeof barrier);
   return barrier != 0;
@@ -272,13 +286,22 @@ void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_di
     refuse(outcome, RPL_FAILED_TRANSLATION, "too little memory");
     return;
   }
+  worker->view.gpu = (uint32_t)drv_gpu_index(queue->gpu_id);
   if (!accept(&d, worker, queue, packet, outcome)) return;
   begin(&d, queue, dispatch_number, stop);
   const uint64_t pairs[] = {0, packet_address, queue->amd_queue, packet->kernarg, dispatch_number, 0};
   set_launch(&d, packet, pairs);
+  d.wave_syncs = drv_queue_wave_syncs(queue->queue_id);
+  d.checked = (struct drv_checked_dispatch){.kernel = d.kernel, .watched = &d.watched, .kernarg = packet->kernarg};
+  struct drv_op *op = drv_order_of_packet(queue->amd_queue, dispatch_number, &d.checked.site);
+  if (op) d.checked.touched = drv_touched_create();
+  memcpy(d.checked.grid, d.launch.grid, sizeof d.checked.grid);
+  memcpy(d.checked.block, d.launch.block, sizeof d.checked.block);
   choose_helpers(&d);
   d.timing = drv_timing_begin(d.kernel, queue->gpu_id, queue->queue_id, &d.launch, worker->view.ranges, d.helpers + 1);
   run_all(&d, worker);
+  if (d.checked.touched) drv_order_dispatched(op, d.kernel, d.checked.touched);
+  drv_order_put(op);
   int64_t instructions = d.watched.first_budget - d.budget;
   struct drv_work work = {worker->executions, worker->active_lanes, &worker->view.machine.counters, (uint64_t)instructions};
   outcome->timing = d.timing;

@@ -38,26 +38,32 @@ struct drv_settings {
   uint32_t max_seconds;           // of one dispatch, wall time; 0: no limit
   uint32_t heartbeat_seconds;     // print a line about a dispatch that runs longer; 0: never
   uint32_t records;               // write a record of every dispatch, with durations of the timing model; else these are rough
+  uint64_t record_first, record_end, record_every;  // dispatches of a process with counts and estimates, from 0; record_end 0: all
   uint32_t trace;                 // 0..3: log of the driver's calls on stderr
+  uint32_t checks;                // enum drv_check (findings.h)
 };
 // NULL in a process without a session: every interposed function then only forwards.
 const struct drv_settings *drv_settings(void);
 const struct drv_gpu *drv_gpu_of_id(uint32_t gpu_id);
+int drv_gpu_index(uint32_t gpu_id);                   // -1: unknown
 void drv_log(uint32_t level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // One line (or several, separated by newlines) on stderr, written at once.
 void drv_say(const char *text);
 
-// ---- memory.c: address ranges that GPUs can access ----
-// A snapshot of the ranges, sorted by address; valid until it is put back. Changes create a new snapshot.
+// ---- ranges.c, memory.c: address ranges that GPUs can access ----
+// A snapshot of the ranges of one GPU, sorted by address; valid until it is put back. Changes create a new snapshot.
 struct drv_ranges {
   atomic_long users;
   uint64_t version, count;
+  uint32_t gpu;                   // index
   struct rpl_allocation ranges[];
 };
-const struct drv_ranges *drv_ranges_get(void);
+const struct drv_ranges *drv_ranges_get(uint32_t gpu /* index */);
 void drv_ranges_put(const struct drv_ranges *ranges);
 // Version of the newest snapshot, to see cheaply whether it changed.
-uint64_t drv_ranges_version(void);
+uint64_t drv_ranges_version(uint32_t gpu);
+void drv_ranges_protected(uint64_t begin, uint64_t end, int is_read_only);   // the host changed the protection of its memory
+int drv_ranges_look_again(uint32_t gpu, uint64_t address);  // whether memory that was read-only for the host is so no more
 // With XNACK: makes the mapping of the host's memory that contains `address` accessible. Returns whether there is one.
 int drv_memory_fault_in(uint64_t address);
 // The block of device memory that contains `address`: where it begins, its size, and its offset in the memory file.
@@ -69,15 +75,15 @@ int drv_memory_file(void);        // descriptor of the sparse file that holds de
 // ---- events.c ----
 void drv_event_set(uint32_t event_id);
 // Looks for events that kernels signalled by themselves: a store to the event page and S_SENDMSG.
-void drv_events_scan(void);
+int drv_events_scan(void);
 // Raises the memory exception of a GPU: the runtime reports it and aborts.
 void drv_event_memory_fault(uint32_t gpu_id, uint64_t address, int not_present, int read_only);
 void drv_event_hardware_exception(uint32_t gpu_id, int reset_cause);
 
 // ---- clocks.c ----
 enum { RPL_TICK_NS = 10 };        // the counter of the GPU runs at 100 MHz
-uint64_t drv_ticks(void);         // CLOCK_MONOTONIC_RAW in ticks
-uint64_t drv_nanoseconds(void);   // CLOCK_MONOTONIC_RAW
+uint64_t drv_ticks(void);         // CLOCK_BOOTTIME in ticks
+uint64_t drv_nanoseconds(void);   // CLOCK_BOOTTIME
 
 // ---- queues.c ----
 struct kfd_ioctl_create_queue_args;
@@ -138,6 +144,7 @@ void drv_timing_forget(void);     // in the child after fork(): a file of its ow
 struct iovec;
 // Sends a message that consists of `parts` and waits for the answer. Returns the kind of the answer, whose content (`bytes` bytes) the
 // caller frees; 0 if the service is gone or memory is short.
+int drv_service_is_busy(void);    // with a question, such as for the translation of a kernel
 uint32_t drv_service_ask(uint32_t kind, const struct iovec *parts, int count, void **answer, uint64_t *bytes);
 
 // ---- dispatch.c ----
@@ -150,8 +157,11 @@ struct drv_outcome {
 };
 enum drv_failure {
   RPL_FAILED_MEMORY = 1, RPL_FAILED_ILLEGAL, RPL_FAILED_TRAP, RPL_FAILED_LIMIT, RPL_FAILED_TRANSLATION, RPL_FAILED_LDS,
-  RPL_FAILED_DIMENSIONS, RPL_FAILED_WORKGROUP, RPL_FAILED_LDS_SIZE /* impossible packets */, RPL_FAILED_STOPPED /* with its queue */
+  RPL_FAILED_DIMENSIONS, RPL_FAILED_WORKGROUP, RPL_FAILED_LDS_SIZE /* impossible packets */, RPL_FAILED_STOPPED /* with its queue */,
+  RPL_FAILED_READ_ONLY
 };
+// Resources of global wave sync (kfd.c), or NULL if the queue has none: the kernel driver assigns them to one queue.
+uint64_t *drv_queue_wave_syncs(uint32_t queue_id);
 struct drv_queue_info { uint32_t queue_id, gpu_id; uint64_t amd_queue; };
 // Runs a kernel to its end on this thread and the pool's.
 void drv_dispatch(const struct drv_queue_info *queue, const struct hsa_kernel_dispatch_packet_s *packet, uint64_t packet_address,

@@ -123,18 +123,93 @@ static const struct file *file_of(const uint8_t *image, uint64_t left) {
   return NULL;
 }
 
-const void *drv_elf_get(const struct drv_block_place *block, uint64_t address, uint64_t *bytes) {
-  pthread_mutex_lock(&lock);
-  *bytes = 0;
+// The file whose image contains `address`, and where the image begins. NULL: unknown.
+static const struct file *loaded_at(const struct drv_block_place *block, uint64_t address, uint64_t *image) {
   uint64_t end = block->address + block->size;
   for (uint64_t page = address & ~(uint64_t)(RPL_PAGE_BYTES - 1); page >= block->address && files; page -= RPL_PAGE_BYTES) {
     if (end - page < sizeof(Elf64_Ehdr) || !is_code((const uint8_t *)page, end - page)) continue;
-    const struct file *file = file_of((const uint8_t *)page, end - page);
-    if (!file) return NULL;
-    *bytes = file->bytes;
-    return file->content;
+    *image = page;
+    return file_of((const uint8_t *)page, end - page);
   }
   return NULL;
 }
 
+const void *drv_elf_get(const struct drv_block_place *block, uint64_t address, uint64_t *bytes) {
+  pthread_mutex_lock(&lock);
+  uint64_t image;
+  const struct file *file = loaded_at(block, address, &image);
+  *bytes = file ? file->bytes : 0;
+  return file ? file->content : NULL;
+}
+
 void drv_elf_put(void) { pthread_mutex_unlock(&lock); }
+
+// ---- variables ----
+
+static int is_inside(const struct file *file, uint64_t offset, uint64_t bytes) { return offset <= file->bytes && bytes <= file->bytes - offset; }
+
+// The section headers of a file; NULL: it has none.
+static const Elf64_Shdr *sections_of(const struct file *file, uint32_t *count) {
+  const Elf64_Ehdr *head = (const Elf64_Ehdr *)file->content;
+  *count = head->e_shnum;
+  int is_known = head->e_shoff && head->e_shentsize == sizeof(Elf64_Shdr) && is_inside(file, head->e_shoff, *count * sizeof(Elf64_Shdr));
+  return is_known ? (const Elf64_Shdr *)(file->content + head->e_shoff) : NULL;
+}
+
+#define COMPILERS_OWN "__hip_cuid_"
+
+// Narrows `v` to what the variables of one symbol table say about the relative address `at`.
+static void look_at_symbols(const struct file *file, const Elf64_Shdr *table, const Elf64_Shdr *names, uint64_t at, struct drv_variable *v) {
+  if (!is_inside(file, table->sh_offset, table->sh_size) || !is_inside(file, names->sh_offset, names->sh_size) || !names->sh_size) return;
+  const Elf64_Sym *symbols = (const Elf64_Sym *)(file->content + table->sh_offset);
+  const char *text = (const char *)file->content + names->sh_offset;
+  for (uint64_t k = 0; k < table->sh_size / sizeof *symbols; k++) {
+    const Elf64_Sym *s = &symbols[k];
+    if (ELF64_ST_TYPE(s->st_info) != STT_OBJECT || !s->st_size || s->st_name >= names->sh_size || text[names->sh_size - 1]) continue;
+    if (strncmp(text + s->st_name, COMPILERS_OWN, strlen(COMPILERS_OWN)) == 0) continue;
+    uint64_t begin = s->st_value, end = begin + s->st_size;
+    if (at < begin) {
+      if (begin < v->end) v->end = begin;
+    } else if (end > v->begin || (end == v->begin && !v->bytes)) {
+      v->begin = at < end ? begin : end;
+      if (at < end && end < v->end) v->end = end;
+      v->is_between = at >= end;
+      v->bytes = s->st_size;
+      snprintf(v->name, sizeof v->name, "%s", text + s->st_name);
+    }
+  }
+}
+
+// Constants without a symbol share sections with variables that are not written; other sections contain variables only.
+static int may_have_unnamed(const Elf64_Shdr *section) { return !(section->sh_flags & SHF_WRITE) || section->sh_flags & SHF_EXECINSTR; }
+
+static int find_variable(const struct file *file, uint64_t at, struct drv_variable *v) {
+  uint32_t count;
+  const Elf64_Shdr *sections = sections_of(file, &count);
+  if (!sections) return 0;
+  *v = (struct drv_variable){.end = UINT64_MAX};
+  const Elf64_Shdr *inside = NULL;
+  for (uint32_t k = 0; k < count; k++) {
+    const Elf64_Shdr *s = &sections[k];
+    if (s->sh_type == SHT_SYMTAB && s->sh_link < count) look_at_symbols(file, s, &sections[s->sh_link], at, v);
+    if (s->sh_flags & SHF_ALLOC && at >= s->sh_addr && at - s->sh_addr < s->sh_size) inside = s;
+  }
+  for (uint32_t k = 0; k < count; k++) {  // a gap ends where the next section begins
+    const Elf64_Shdr *s = &sections[k];
+    if (s->sh_flags & SHF_ALLOC && s->sh_addr > at && s->sh_addr < v->end) v->end = s->sh_addr;
+    if (v->is_between && s->sh_flags & SHF_ALLOC && s->sh_addr > v->begin - v->bytes && s->sh_addr <= at) v->bytes = 0;  // of another section
+  }
+  return v->bytes && !(v->is_between && inside && may_have_unnamed(inside));
+}
+
+int drv_elf_variable(const struct drv_block_place *block, uint64_t address, struct drv_variable *v) {
+  pthread_mutex_lock(&lock);
+  uint64_t image = 0, end = block->address + block->size;
+  const struct file *file = loaded_at(block, address, &image);
+  int is_known = file && find_variable(file, address - image, v);
+  pthread_mutex_unlock(&lock);
+  if (!is_known) return 0;
+  v->begin += image;
+  v->end = v->end < end - image ? v->end + image : end;
+  return 1;
+}

@@ -1,7 +1,9 @@
 // Events: what KFD's kfd_events.c does, with a futex per waiting call.
 //
 // An event has an age, which counts its settings. Setting an event activates all calls that wait for it at that moment; an
-// auto-reset event stays set only if there was none. A call that brings an older age than the event's does not wait.
+// auto-reset event stays set only if there was none. A call that brings an older age than the event's does not wait, unless its
+// thread was told the present age before: ROCr 6.4 keeps the ages of the first two events of a call only, and with KFD its thread
+// for asynchronous handlers spins until the third one is set. It looks at its signals between two calls, so it misses nothing.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -17,7 +19,7 @@
 #define UNSIGNALED UINT64_MAX
 #define EVENT_PAGE (UINT64_C(2) << 62)             // "offset" that tells the runtime that the event has a slot
 enum { SLOTS = KFD_SIGNAL_EVENT_LIMIT, OTHERS = 256, SLOTS_BEFORE_PAGE = 256, FIRST_AGE = 1, AGE_AFTER_WRAP = 2 };
-enum { MILLISECONDS = 1000, NANOSECONDS = 1000000000, NANOSECONDS_OF_MILLISECOND = 1000000, FEW = 64 };
+enum { MILLISECONDS = 1000, NANOSECONDS = 1000000000, NANOSECONDS_OF_MILLISECOND = 1000000, FEW = 64, TOLD = 64 };
 #define TIMEOUT_INFINITE UINT32_C(0xffffffff)
 #define TIMEOUT_LONGEST UINT32_C(0x7fffffff)
 #define TIMEOUT_ROCR_INFINITE UINT32_C(0xfffffffe)
@@ -34,13 +36,14 @@ struct waiter {
 struct event {
   uint32_t id, type;
   int auto_reset, signaled;
-  uint64_t age;
+  uint64_t age, serial;                            // the serial number is unique in the process, unlike the id
   struct waiter *waiters;
   struct kfd_hsa_memory_exception_data memory;
   struct kfd_hsa_hw_exception_data hardware;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event *signals[SLOTS], *others[OTHERS];
+static uint64_t last_serial;
 static uint32_t signal_count = 1;                  // id 0 is reserved, as in KFD
 static _Atomic uint32_t highest;                   // slot in use so far
 static uint64_t *_Atomic page;                     // the event page; before the runtime gives one, the driver's own
@@ -160,6 +163,7 @@ static int create(struct kfd_ioctl_create_event_args *args, struct event *event)
   event->type = args->event_type;
   event->auto_reset = args->auto_reset != 0;
   event->age = FIRST_AGE;
+  event->serial = ++last_serial;
   *entry = event;
   args->event_page_offset = 0;
   if (is_signal(event->type)) {
@@ -227,18 +231,34 @@ void drv_event_set(uint32_t event_id) {
   pthread_mutex_unlock(&lock);
 }
 
-void drv_events_scan(void) {
+int drv_events_scan(void) {
   volatile const uint64_t *slots = page;
   uint32_t last = highest;
+  int found = 0;
   for (uint32_t i = 1; slots && i <= last; i++)
-    if (slots[i] != UNSIGNALED)
+    if (slots[i] != UNSIGNALED) {
       drv_event_set(i);
+      found = 1;
+    }
+  return found;
 }
 
 // ---- wait ----
 
 static struct waiter *make_waiters(uint32_t count, struct waiter *few) {
   return count <= FEW ? memset(few, 0, count * sizeof *few) : calloc(count, sizeof *few);
+}
+
+// Ages that this thread was told, by event.
+static _Thread_local struct { uint64_t serial, age; } told[TOLD];
+
+static int was_told(const struct event *event) {
+  return told[event->id % TOLD].serial == event->serial && told[event->id % TOLD].age == event->age;
+}
+
+static uint64_t tell(const struct event *event) {
+  told[event->id % TOLD].serial = event->serial;
+  return told[event->id % TOLD].age = event->age;
 }
 
 static int start_waiting(struct waiter *waiter, struct call *call, const struct kfd_event_data *data) {
@@ -253,7 +273,7 @@ static int start_waiting(struct waiter *waiter, struct call *call, const struct 
   // Age 0 comes from runtimes that know no ages.
   if (event->type == KFD_IOC_EVENT_SIGNAL && data->signal_event_data.last_event_age) {
     waiter->wants_age = 1;
-    if (event->age != data->signal_event_data.last_event_age)
+    if (event->age != data->signal_event_data.last_event_age && !was_told(event))
       waiter->activated = 1;
   }
   if (!waiter->activated)
@@ -286,7 +306,7 @@ static int copy_data(const struct waiter *waiters, uint32_t count, struct kfd_ev
     else if (event->type == KFD_IOC_EVENT_HW_EXCEPTION)
       data[i].hw_exception_data = event->hardware;
     else if (waiters[i].wants_age)
-      data[i].signal_event_data.last_event_age = event->age;
+      data[i].signal_event_data.last_event_age = tell(event);
   }
   return 0;
 }

@@ -33,6 +33,10 @@ void drv_elf_add_file(int file);
 // drv_elf_put(), which every call needs.
 const void *drv_elf_get(const struct drv_block_place *block, uint64_t address, uint64_t *bytes);
 void drv_elf_put(void);
+// A variable of a code object in device memory (__device__, __constant__), or the gap behind one: [begin, end).
+struct drv_variable { uint64_t begin, end, bytes /* of the variable */; int is_between; char name[64]; };
+// Returns 0 if the address is neither, or if that is not known.
+int drv_elf_variable(const struct drv_block_place *block, uint64_t address, struct drv_variable *variable);
 void drv_elf_forget(void);
 
 // ---- pool.c: threads that help with large dispatches and copies ----
@@ -56,7 +60,7 @@ void drv_copy(void *to, const void *from, uint64_t bytes);
 struct drv_watched {
   struct drv_watched *next, **link;
   const char *kernel;
-  uint32_t queue_id;
+  uint32_t queue_id, gpu;         // gpu: its index
   uint64_t number, workgroups, started_ns, said_ns;
   const int64_t *budget;
   int64_t first_budget;
@@ -75,6 +79,7 @@ void drv_watch_forget(void);
 struct drv_view {
   struct rpl_machine machine;
   const struct drv_ranges *ranges;
+  uint32_t gpu;                   // index
 };
 void drv_view_refresh(struct drv_view *view);
 int drv_view_has(struct drv_view *view, uint64_t low, uint64_t high);
@@ -84,6 +89,8 @@ void drv_view_drop(struct drv_view *view);
 void drv_signal_complete(struct rpl_signal *signal, uint64_t start_ns, uint64_t end_ns);
 // Waits a little for a signal to change, longer with every call; *idle counts them.
 void drv_rest(uint32_t *idle);
+void drv_yield(void);             // lets another thread run, without the replaced sched_yield()
+int drv_queues_work(void);        // whether a queue executes a packet
 
 // ---- sdma.c ----
 struct drv_sdma {

@@ -10,8 +10,8 @@
 enum { LINE_BYTES = 512, NEAR = 2 };
 
 // Ranges of memory on both sides of an address, and the one that contains it.
-static int near(uint64_t address, uint64_t found[NEAR][2]) {
-  const struct drv_ranges *ranges = drv_ranges_get();
+static int near(uint32_t gpu, uint64_t address, uint64_t found[NEAR][2]) {
+  const struct drv_ranges *ranges = drv_ranges_get(gpu);
   uint64_t first = 0, after = ranges ? ranges->count : 0;
   while (first < after) {
     uint64_t middle = (first + after) / 2;
@@ -34,7 +34,7 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
   memcpy(head.grid, launch->grid, sizeof head.grid);
   memcpy(head.block, launch->block, sizeof head.block);
   uint64_t ranges[NEAR][2];
-  int count = near(fault->lanes ? fault->addresses[__builtin_ctzll(fault->lanes)] : 0, ranges);
+  int count = near(watched->gpu, fault->lanes ? fault->addresses[__builtin_ctzll(fault->lanes)] : 0, ranges);
   struct iovec parts[] = {{&head, sizeof head}, {(void *)fault, sizeof *fault}, {ranges, (size_t)count * sizeof *ranges}};
   void *text;
   uint64_t bytes;
@@ -57,10 +57,10 @@ static void say_stopped(const struct drv_watched *watched) {
 
 static uint32_t failure_of(const struct rpl_fault *fault) {
   switch (fault->kind) {
-    case RPL_FAULT_MEMORY: return RPL_FAILED_MEMORY;
+    case RPL_FAULT_MEMORY: return fault->detail ? RPL_FAILED_READ_ONLY : RPL_FAILED_MEMORY;
     case RPL_FAULT_MISALIGNED: case RPL_FAULT_LDS: case RPL_FAULT_SCRATCH: return RPL_FAILED_LDS;
     case RPL_FAULT_BUDGET: case RPL_FAULT_BARRIER: return RPL_FAILED_LIMIT;
-    case RPL_FAULT_TRAP: return (int64_t)fault->detail < 0 ? RPL_FAILED_ILLEGAL : RPL_FAILED_TRAP;  // no code at an address
+    case RPL_FAULT_TRAP: return (int64_t)fault->detail < 0 ? RPL_FAILED_MEMORY : RPL_FAILED_TRAP;  // instructions fetched where there are none
     case RPL_FAULT_HOST_MEMORY: return RPL_FAILED_TRANSLATION;
     default: return RPL_FAILED_ILLEGAL;
   }
@@ -76,6 +76,6 @@ uint32_t drv_fault_outcome(const struct rpl_fault *fault, const struct drv_watch
   }
   explain(fault, watched, kernel, launch);
   uint32_t failure = failure_of(fault);
-  if (failure == RPL_FAILED_MEMORY && fault->lanes) *address = fault->addresses[__builtin_ctzll(fault->lanes)];
+  if ((failure == RPL_FAILED_MEMORY || failure == RPL_FAILED_READ_ONLY) && fault->lanes) *address = fault->addresses[__builtin_ctzll(fault->lanes)];
   return failure;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "execution.h"
+#include "order.h"
 
 enum { WAIT_BLOCKED = 0 /* HSA_WAIT_STATE_BLOCKED */ };
 typedef struct { uint64_t handle; } hsa_handle;
@@ -31,21 +32,36 @@ static void *runtime_function(_Atomic(void *) *kept, const char *name) {
 
 // ---- waits ----
 
-FORWARD(int64_t, hsa_signal_wait_scacquire, (hsa_handle signal, int condition, int64_t value, uint64_t timeout, int state)) {
-  if (drv_settings()) {
-    drv_queues_wake();            // the application may have rung a doorbell by a store that nobody saw
-    state = WAIT_BLOCKED;
+typedef int64_t (*wait_function)(hsa_handle signal, int condition, int64_t value, uint64_t timeout, int state);
+enum { EQUAL, NOT_EQUAL, LESS, AT_LEAST }; // hsa_signal_condition_t
+
+static int holds(int condition, int64_t seen, int64_t value) {
+  switch (condition) {
+    case EQUAL: return seen == value;
+    case NOT_EQUAL: return seen != value;
+    case LESS: return seen < value;
+    default: return seen >= value;
   }
-  return REAL(hsa_signal_wait_scacquire)(signal, condition, value, timeout, state);
 }
 
-FORWARD(int64_t, hsa_signal_wait_relaxed, (hsa_handle signal, int condition, int64_t value, uint64_t timeout, int state)) {
-  if (drv_settings()) {
-    drv_queues_wake();
-    state = WAIT_BLOCKED;
+// The runtime sleeps in a wait that may block, but spins if the signal has no event. Such a wait is replaced by looks at the signal.
+static int64_t wait_asleep(wait_function real, hsa_handle signal, int condition, int64_t value, uint64_t timeout_ns) {
+  drv_queues_wake();              // the application may have rung a doorbell by a store that nobody saw
+  if (((const volatile struct rpl_signal *)signal.handle)->event_mailbox) return real(signal, condition, value, timeout_ns, WAIT_BLOCKED);
+  uint64_t begun = drv_nanoseconds();
+  for (uint32_t idle = 0;; drv_rest(&idle)) {
+    int64_t seen = real(signal, condition, value, 0, WAIT_BLOCKED);
+    if (holds(condition, seen, value) || drv_nanoseconds() - begun >= timeout_ns) return seen;
   }
-  return REAL(hsa_signal_wait_relaxed)(signal, condition, value, timeout, state);
 }
+
+#define DEFINE_WAIT(name)                                                                                        \
+  FORWARD(int64_t, name, (hsa_handle signal, int condition, int64_t value, uint64_t timeout_ns, int state)) {    \
+    if (!drv_settings()) return REAL(name)(signal, condition, value, timeout_ns, state);                         \
+    return wait_asleep(REAL(name), signal, condition, value, timeout_ns);                                        \
+  }
+DEFINE_WAIT(hsa_signal_wait_scacquire)
+DEFINE_WAIT(hsa_signal_wait_relaxed)
 
 // ---- doorbells ----
 
@@ -67,6 +83,26 @@ FORWARD(void, hsa_signal_store_release, (hsa_handle signal, int64_t value)) {
 FORWARD(void, hsa_signal_subtract_screlease, (hsa_handle signal, int64_t value)) {
   REAL(hsa_signal_subtract_screlease)(signal, value);
   if (drv_settings()) drv_queues_wake();
+}
+
+// ---- packets ----
+
+// Places in a queue for packets of this thread; the call of HIP that it is in says what they are for.
+#define DEFINE_ADD(name)                                       \
+  FORWARD(uint64_t, name, (void *queue, uint64_t count)) {     \
+    uint64_t first = REAL(name)(queue, count);                 \
+    if (drv_settings()) drv_order_packets((uint64_t)queue, first, count); \
+    return first;                                              \
+  }
+DEFINE_ADD(hsa_queue_add_write_index_relaxed)
+DEFINE_ADD(hsa_queue_add_write_index_screlease)
+DEFINE_ADD(hsa_queue_add_write_index_scacquire)
+DEFINE_ADD(hsa_queue_add_write_index_scacq_screl)
+
+// The same for the HIP runtime of runtime/hip, which uses no HSA.
+RPL_EXPORT void rpl_driver_packets(uint64_t amd_queue, uint64_t first, uint64_t count);
+void rpl_driver_packets(uint64_t amd_queue, uint64_t first, uint64_t count) {
+  if (drv_settings()) drv_order_packets(amd_queue, first, count);
 }
 
 // ---- code objects ----

@@ -393,6 +393,14 @@ RPL_EXPORT void *mmap64(void *at, size_t size, int protection, int flags, int fd
   return mmap(at, size, protection, flags, fd, offset);
 }
 
+RPL_EXPORT int mprotect(void *at, size_t size, int protection) {
+  int result = (int)syscall(SYS_mprotect, at, size, protection);
+  uint64_t begin = (uint64_t)at, end = (begin + size + RPL_PAGE_BYTES - 1) / RPL_PAGE_BYTES * RPL_PAGE_BYTES;
+  if (result == 0 && protection & PROT_READ && drv_settings())
+    drv_ranges_protected(begin, end, !(protection & PROT_WRITE));
+  return result;
+}
+
 RPL_EXPORT int ioctl(int fd, unsigned long request, ...) {
   NEXT(ioctl);
   va_list arguments;

@@ -24,12 +24,6 @@ static uint64_t *doorbells[RPL_MAX_GPUS];
 static uint32_t runtime_enabled;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t clock_ns(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * NANOSECONDS + (uint64_t)now.tv_nsec;
-}
-
 static int get_version(void *data) {
   *(struct kfd_ioctl_get_version_args *)data = (struct kfd_ioctl_get_version_args){MAJOR, MINOR};
   return 0;
@@ -39,7 +33,7 @@ static int get_clock_counters(void *data) {
   struct kfd_ioctl_get_clock_counters_args *args = data;
   args->cpu_clock_counter = drv_nanoseconds();
   args->gpu_clock_counter = drv_gpu_index(args->gpu_id) < 0 ? 0 : args->cpu_clock_counter / RPL_TICK_NS;
-  args->system_clock_counter = clock_ns(CLOCK_BOOTTIME);
+  args->system_clock_counter = args->cpu_clock_counter / RPL_TICK_NS * RPL_TICK_NS;
   args->system_clock_freq = NANOSECONDS;
   return 0;
 }
@@ -162,6 +156,15 @@ static int alloc_queue_gws(void *data) {
   pthread_mutex_unlock(&lock);
   args->first_gws = 0;
   return error;
+}
+
+uint64_t *drv_queue_wave_syncs(uint32_t queue_id) {
+  static uint64_t syncs[RPL_MAX_GPUS][RPL_WAVE_SYNCS];
+  pthread_mutex_lock(&lock);
+  const struct queue *queue = is_queue(queue_id) && queues[queue_id].has_gws ? &queues[queue_id] : NULL;
+  uint64_t *found = queue ? syncs[queue->gpu] : NULL;
+  pthread_mutex_unlock(&lock);
+  return found;
 }
 
 // Wavefronts are never suspended, so there is no saved state to look at; KFD refuses it for active queues as well.

@@ -129,18 +129,23 @@ int drv_memory_free(uint64_t handle) {
 }
 
 static struct drv_place place_of(const struct block *block) {
-  return (struct drv_place){block->address, block->size, block->is_user ? NULL : block->storage, 0, block->gpu, 0};
+  return (struct drv_place){block->address, block->size, block->is_user ? NULL : block->storage, 0, block->gpu, block->mapped, 0};
 }
 
 static int map_block(struct block *block, uint32_t gpu) {
+  struct drv_place place = place_of(block);
+  int error = 0;
   if (!block->mapped && block->address) {
     if (block->needs_mapping && !drv_storage_map(block->storage, 0, block->size, block->address))
       return ENOMEM;
-    if (drv_places_add(place_of(block)) != 0)
-      return ENOMEM;
+    place.gpus = 1u << gpu;
+    error = drv_places_add(place);
+  } else if (block->address) {
+    error = drv_places_allow(&place, 1u << gpu);
   }
-  block->mapped |= 1u << gpu;
-  return 0;
+  if (!error)
+    block->mapped |= 1u << gpu;
+  return error;
 }
 
 static int unmap_block(struct block *block, uint32_t gpu) {
@@ -148,7 +153,9 @@ static int unmap_block(struct block *block, uint32_t gpu) {
     return EINVAL;
   block->mapped &= ~(1u << gpu);
   struct drv_place place = place_of(block);
-  if (!block->mapped && block->address)
+  if (block->address && block->mapped)
+    drv_places_deny(&place, 1u << gpu);
+  else if (block->address)
     drv_places_remove(&place);
   return 0;
 }

@@ -13,13 +13,14 @@
 
 #include "execution.h"
 
-enum { PERIOD_NS = 100000, QUEUE_PERIOD_NS = 1000000, IDLE_PERIODS = 100, TIMER_SLACK_NS = 1, NS_PER_S = 1000000000, LINE_BYTES = 512 };
+enum { PERIOD_NS = 100000, QUEUE_PERIOD_NS = 1000000, IDLE_PERIODS = 100, QUIET_PERIODS = 5000, TIMER_SLACK_NS = 1, NS_PER_S = 1000000000, LINE_BYTES = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct drv_watched *watched;
 static int has_thread;
 static atomic_int sleeping;       // a futex: 1 while the thread waits for a dispatch
 static uint32_t idle_periods;     // of the thread, since a dispatch ran
+static atomic_uint quiet_periods; // since a dispatch began or sent a signal: a long one that sends none is seldom looked at
 
 void drv_watch_forget(void) {
   pthread_mutex_init(&lock, NULL);
@@ -67,12 +68,13 @@ static void *monitor(void *unused) {
   prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
   for (;;) {
     int is_idle = idle_periods++ > IDLE_PERIODS;
-    struct timespec period = {.tv_nsec = is_idle ? QUEUE_PERIOD_NS : PERIOD_NS};
+    int is_quiet = is_idle || atomic_fetch_add_explicit(&quiet_periods, 1, memory_order_relaxed) > QUIET_PERIODS;
+    struct timespec period = {.tv_nsec = is_quiet ? QUEUE_PERIOD_NS : PERIOD_NS};
     if (is_idle) atomic_store(&sleeping, 1);
     syscall(SYS_futex, &sleeping, FUTEX_WAIT_PRIVATE, is_idle, &period, NULL, 0);
     atomic_store(&sleeping, 0);
     drv_queues_wake();
-    if (!is_idle) drv_events_scan();
+    if (!is_idle && drv_events_scan()) atomic_store(&quiet_periods, 0);
     look_at_all();
   }
 }
@@ -90,6 +92,7 @@ void drv_watch_queues(void) {
 void drv_watch_begin(struct drv_watched *w) {
   w->stop = 0;
   w->said_ns = 0;
+  atomic_store_explicit(&quiet_periods, 0, memory_order_relaxed);
   pthread_mutex_lock(&lock);
   w->next = watched;
   w->link = &watched;

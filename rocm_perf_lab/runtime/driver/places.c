@@ -31,7 +31,7 @@ int drv_places_add(struct drv_place place) {
     places = moved;
     capacity = larger;
   }
-  if (drv_ranges_add_locked(RPL_RANGE_COUNTED, place.address, place.address + place.size) != 0)
+  if (drv_ranges_add_locked(place.gpus, RPL_RANGE_COUNTED, place.address, place.address + place.size) != 0)
     return ENOMEM;
   uint64_t index = behind(place.address);
   memmove(places + index + 1, places + index, (place_count - index) * sizeof *places);
@@ -41,21 +41,49 @@ int drv_places_add(struct drv_place place) {
 }
 
 static void remove_at(uint64_t index) {
-  drv_ranges_remove_locked(RPL_RANGE_COUNTED, places[index].address, places[index].address + places[index].size);
+  drv_ranges_remove_locked(places[index].gpus, RPL_RANGE_COUNTED, places[index].address, places[index].address + places[index].size);
   place_count--;
   memmove(places + index, places + index + 1, (place_count - index) * sizeof *places);
 }
 
-int drv_places_remove(const struct drv_place *place) {
+// Index of the place with this address, size and storage; UINT64_MAX: there is none.
+static uint64_t same(const struct drv_place *place) {
   for (uint64_t next = behind(place->address); next > 0 && places[next - 1].address == place->address; next--) {
     const struct drv_place *other = &places[next - 1];
     if (other->size == place->size && other->storage == place->storage && other->of_drm == place->of_drm &&
-        (!place->of_drm || other->gpu == place->gpu)) {
-      remove_at(next - 1);
-      return 0;
-    }
+        (!place->of_drm || other->gpu == place->gpu))
+      return next - 1;
   }
-  return ENOENT;
+  return UINT64_MAX;
+}
+
+int drv_places_allow(const struct drv_place *place, uint32_t gpus) {
+  uint64_t index = same(place);
+  if (index == UINT64_MAX)
+    return ENOENT;
+  gpus &= ~places[index].gpus;
+  if (drv_ranges_add_locked(gpus, RPL_RANGE_COUNTED, place->address, place->address + place->size) != 0)
+    return ENOMEM;
+  places[index].gpus |= gpus;
+  return 0;
+}
+
+int drv_places_deny(const struct drv_place *place, uint32_t gpus) {
+  uint64_t index = same(place);
+  if (index == UINT64_MAX)
+    return ENOENT;
+  gpus &= places[index].gpus;
+  drv_ranges_remove_locked(gpus, RPL_RANGE_COUNTED, place->address, place->address + place->size);
+  places[index].gpus &= ~gpus;
+  return 0;
+}
+
+int drv_places_remove(const struct drv_place *place) {
+  uint64_t index = same(place);
+  if (index == UINT64_MAX)
+    return ENOENT;
+  remove_at(index);
+  return 0;
 }
 
 static const struct drv_place *containing(uint64_t address) {
@@ -85,7 +113,7 @@ int drv_memory_place(struct drv_storage *storage, uint64_t offset, uint64_t size
   pthread_mutex_lock(&drv_memory_lock);
   int error = ENOMEM;
   if (drv_storage_map(storage, offset, size, address))
-    error = drv_places_add((struct drv_place){address, size, storage, offset, gpu, 1});
+    error = drv_places_add((struct drv_place){address, size, storage, offset, gpu, 1u << gpu, 1});
   pthread_mutex_unlock(&drv_memory_lock);
   if (!error)
     drv_storage_hold(storage);

@@ -1,12 +1,15 @@
 // Threads that help the threads of queues with large dispatches and copies. There are as many as were ever wanted at once, so that no
 // dispatch waits for the helpers of another one; a dispatch always runs on its queue's thread too.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #include "execution.h"
+#include "host_races.h"
 
 enum { STACK_BYTES = 1 << 20, TIMER_SLACK_NS = 1 };
 
@@ -25,17 +28,34 @@ void drv_pool_forget(void) {
 
 // ---- threads ----
 
-// Signals are for the application's threads.
+struct start { void *(*run)(void *); void *argument; };
+
+static void *begin_thread(void *argument) {
+  struct start start = *(struct start *)argument;
+  free(argument);
+  drv_host_races_own_thread();
+  return start.run(start.argument);
+}
+
+// Signals are for the application's threads; an access that traps is of this thread.
 static int create(pthread_t *thread, int state, void *(*run)(void *), void *argument) {
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGSEGV);
+  struct start *start = malloc(sizeof *start);
+  if (!start) return ENOMEM;
+  *start = (struct start){run, argument};
   pthread_attr_t attributes;
   int failed = pthread_attr_init(&attributes);
-  if (failed) return failed;
+  if (failed) {
+    free(start);
+    return failed;
+  }
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   pthread_attr_setdetachstate(&attributes, state);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
-  failed = pthread_create(thread, &attributes, run, argument);
+  failed = pthread_create(thread, &attributes, begin_thread, start);
+  if (failed) free(start);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return failed;

@@ -8,7 +8,6 @@
 #include <linux/futex.h>
 #include <linux/kfd_ioctl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -16,12 +15,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocations.h"
 #include "aql.h"
+#include "areas.h"
 #include "execution.h"
+#include "findings.h"
+#include "hip_calls.h"
+#include "order.h"
 #include "workers.h"
 
 enum {
   TIMER_SLACK_NS = 1, SPINS = 64, YIELDS = 32, SHORT_SLEEPS = 200, SHORT_SLEEP_NS = 20000, LONG_SLEEPS = 300, LONG_SLEEP_NS = 200000,
+  LONGEST_SLEEPS = 1000, LONGEST_SLEEP_NS = 1000000,
 };
 
 struct drv_queue {
@@ -36,6 +41,7 @@ struct drv_queue {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct drv_queue *queues;
 static atomic_int sleepers;       // threads that sleep, so that a doorbell without any costs nothing
+static atomic_int working;         // threads that execute packets
 static atomic_int changes, waiters;  // a futex that counts changes of signals while packets wait for signals
 
 void drv_queues_forget(void) {
@@ -43,12 +49,18 @@ void drv_queues_forget(void) {
   queues = NULL;                  // their memory was the parent's threads'; rings are not the child's
   atomic_store(&sleepers, 0);
   atomic_store(&waiters, 0);
+  atomic_store(&working, 0);
   drv_pool_forget();
   drv_watch_forget();
   drv_kernels_forget();
   drv_service_forget();
   drv_elf_forget();
   drv_timing_forget();
+  drv_findings_forget();
+  drv_order_forget();
+  drv_allocations_clear();
+  drv_hip_handles_forget();
+  drv_areas_forget();
 }
 
 // ---- waiting ----
@@ -72,7 +84,7 @@ static void sleep_on(struct drv_queue *q, int64_t ns) {
 // Waits a moment if `idle` is low enough for that. Returns whether it did.
 static int spin(uint32_t idle) {
   if (idle < SPINS) __builtin_ia32_pause();
-  else if (idle < SPINS + YIELDS) sched_yield();
+  else if (idle < SPINS + YIELDS) drv_yield();
   return idle < SPINS + YIELDS;
 }
 
@@ -88,11 +100,13 @@ void drv_rest(uint32_t *idle) {
   uint32_t n = (*idle)++;
   if (spin(n)) return;
   int seen = atomic_load(&changes);
-  struct timespec timeout = {.tv_nsec = n < SHORT_SLEEPS ? SHORT_SLEEP_NS : LONG_SLEEP_NS};
+  struct timespec timeout = {.tv_nsec = n < SHORT_SLEEPS ? SHORT_SLEEP_NS : n < LONGEST_SLEEPS ? LONG_SLEEP_NS : LONGEST_SLEEP_NS};
   atomic_fetch_add(&waiters, 1);
   syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
   atomic_fetch_sub(&waiters, 1);
 }
+
+int drv_queues_work(void) { return atomic_load_explicit(&working, memory_order_relaxed) != 0; }
 
 static void wake_waiters(void) {
   if (!atomic_load(&waiters)) return;
@@ -128,7 +142,8 @@ void drv_signal_complete(struct rpl_signal *signal, uint64_t start_ns, uint64_t 
 
 static void run_aql(struct drv_queue *q) {
   struct drv_aql aql = {.ring = (uint8_t *)q->args.ring_base_address, .gpu_id = q->args.gpu_id, .queue_id = q->args.queue_id,
-                        .stop = &q->stop, .save_area = q->args.ctx_save_restore_address, .read_index = (uint64_t *)q->args.read_pointer_address,
+                        .stop = &q->stop, .view.gpu = (uint32_t)drv_gpu_index(q->args.gpu_id),
+                        .save_area = q->args.ctx_save_restore_address, .read_index = (uint64_t *)q->args.read_pointer_address,
                         .read = *(const volatile uint64_t *)q->args.read_pointer_address};
   int was_idle = 1;
   while (!atomic_load_explicit(&q->stop, memory_order_relaxed)) {
@@ -145,14 +160,16 @@ static void run_aql(struct drv_queue *q) {
     if (was_idle && seen > aql.now_ns) aql.now_ns = seen;
     was_idle = 0;
     q->idle = 0;
+    atomic_fetch_add(&working, 1);
     drv_aql_execute(&aql);
+    atomic_fetch_sub(&working, 1);
   }
   drv_view_drop(&aql.view);
 }
 
 static void run_sdma(struct drv_queue *q) {
   struct drv_sdma sdma = {.ring = (uint8_t *)q->args.ring_base_address, .ring_bytes = q->args.ring_size, .gpu_id = q->args.gpu_id,
-                          .queue_id = q->args.queue_id, .stop = &q->stop};
+                          .queue_id = q->args.queue_id, .stop = &q->stop, .view.gpu = (uint32_t)drv_gpu_index(q->args.gpu_id)};
   volatile uint64_t *read_index = (volatile uint64_t *)q->args.read_pointer_address;
   uint64_t read = *read_index;
   int was_idle = 1, failed = 0;
@@ -167,7 +184,9 @@ static void run_sdma(struct drv_queue *q) {
     if (was_idle && seen > sdma.now_ns) sdma.now_ns = seen;
     was_idle = 0;
     q->idle = 0;
+    atomic_fetch_add(&working, 1);
     uint64_t bytes = drv_sdma_execute(&sdma, read, write - read);
+    atomic_fetch_sub(&working, 1);
     failed = !bytes;
     read += bytes;
     __atomic_store_n(read_index, read, __ATOMIC_RELEASE);

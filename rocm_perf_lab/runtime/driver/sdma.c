@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "areas.h"
 #include "execution.h"
 
 enum { PACKET_WORDS = 16, RECT_WORDS = 13, WORD = 4, NESTED_RINGS = 2 };
@@ -58,6 +59,7 @@ static void pass_time(struct drv_sdma *sdma, uint64_t from, uint64_t to, uint64_
 static int copy(struct drv_sdma *sdma, uint64_t from, uint64_t to, uint64_t bytes) {
   if (!accessible(sdma, from, bytes) || !accessible(sdma, to, bytes)) return 0;
   drv_copy((void *)to, (const void *)from, bytes);
+  drv_area_written(to, bytes);
   return 1;
 }
 
@@ -101,6 +103,7 @@ static uint64_t fill(const struct packet *p) {
   uint64_t to = pair(p, 1), bytes = (bits(word(p, 4), 0, COUNT_BITS) / unit + 1ull) * unit;
   if (!accessible(p->sdma, to, bytes)) return 0;
   for (uint64_t at = 0; at < bytes; at += unit) memcpy((void *)(to + at), &value, unit);
+  drv_area_written(to, bytes);
   pass_time(p->sdma, 0, to, bytes);
   return WORDS;
 }
@@ -110,6 +113,7 @@ static uint64_t write_words(const struct packet *p) {
   uint64_t count = bits(word(p, 3), 0, COUNT_BITS) + 1ull, to = pair(p, 1);
   if (!accessible(p->sdma, to, count * WORD)) return 0;
   for (uint64_t k = 0; k < count; k++) __atomic_store_n((uint32_t *)to + k, word(p, HEAD_WORDS + k), __ATOMIC_RELEASE);
+  drv_area_written(to, count * WORD);
   return HEAD_WORDS + count;
 }
 

@@ -22,7 +22,10 @@ static int kept[KEPT_CONNECTIONS];
 static int kept_count;
 static atomic_int gone;
 
+static atomic_int asking;        // threads
+
 void drv_service_forget(void) {
+  atomic_store(&asking, 0);
   pthread_mutex_init(&lock, NULL);
   while (kept_count > 0) close(kept[--kept_count]);
   atomic_store(&gone, 0);
@@ -156,11 +159,15 @@ static void keep_connection(int connection) {
   if (!keeps) close(connection);
 }
 
+int drv_service_is_busy(void) { return atomic_load(&asking) != 0; }
+
 uint32_t drv_service_ask(uint32_t kind, const struct iovec *parts, int count, void **answer, uint64_t *bytes) {
   *answer = NULL;
   *bytes = 0;
   int connection = take_connection();
+  atomic_fetch_add(&asking, 1);
   uint32_t said = connection >= 0 ? exchange(connection, kind, parts, count, -1, answer, bytes) : 0;
+  atomic_fetch_sub(&asking, 1);
   if (said) {
     keep_connection(connection);
     return said;

@@ -7,12 +7,17 @@
 #include <stdint.h>
 
 enum { RPL_PROTOCOL = 1 };
+#define RPL_GLOBAL_WAVE_SYNC 0xffffffffu
 struct rpl_message { uint32_t kind, reserved; uint64_t bytes; };
 
 // HELLO carries the descriptor of the memory file (SCM_RIGHTS); the answer is OK. Then: path of the executable.
 enum rpl_message_kind {
   RPL_HELLO = 1, RPL_KERNEL, RPL_HOT, RPL_FAULT_TEXT, RPL_RECORD,
-  RPL_OK = 100, RPL_REFUSED /* then: text for the user */, RPL_KERNEL_IS, RPL_CODE_IS, RPL_DURATION_IS, RPL_TEXT_IS
+  RPL_HIP_CODE = 20, RPL_HIP_COMPILE,
+  RPL_CHECK_FACTS = 30,
+  RPL_OK = 100, RPL_REFUSED /* then: text for the user */, RPL_KERNEL_IS, RPL_CODE_IS, RPL_DURATION_IS, RPL_TEXT_IS,
+  RPL_HIP_CODE_IS = 120, RPL_HIP_COMPILED,
+  RPL_CHECK_FACTS_ARE = 130
 };
 struct rpl_hello { uint32_t protocol, pid; };
 
@@ -33,6 +38,7 @@ struct rpl_kernel_answer {
   uint32_t static_scratch_bytes, static_lds_bytes, kernarg_bytes;
   uint32_t properties, user_sgprs, preload_offset, preload_dwords;
   uint32_t cooperative;            // 0, or 1 + offset of the address of the grid's barrier in the arguments, zero in other launches
+                                   // RPL_GLOBAL_WAVE_SYNC: workgroups meet without a barrier in memory
   uint32_t is_final;               // optimised already
 };
 
@@ -60,6 +66,30 @@ struct rpl_dispatch_record {
 };
 // `fixed_ns` does not depend on the work of the dispatch. 0 and 0: the target has no timing model.
 struct rpl_duration { uint64_t nanoseconds, fixed_ns; uint32_t record /* number of the estimate, for the records */, reserved; };
+
+// What the checks need to know about a kernel; the question is its id (uint32_t). Then: uint8_t traits[instructions] (checks.h).
+struct rpl_check_facts { uint32_t instructions, unseen_releases; };
+
+// ---- for the HIP runtime (runtime/hip) ----
+
+// Which code object of a fat binary fits. Then: the ELF file or offload bundle. The answer is RPL_HIP_CODE_IS.
+struct rpl_hip_code_query { char architecture[32]; };
+// Then: struct rpl_hip_kernel[kernel_count], struct rpl_hip_argument[argument_count] (padded to 8 bytes), names (NUL, `text_bytes` bytes),
+// the ELF file.
+struct rpl_hip_code { uint64_t elf_bytes; uint32_t kernel_count, argument_count, text_bytes, has_phased_calls; };
+struct rpl_hip_kernel {
+  uint64_t descriptor;             // address in the code object
+  uint32_t name /* offset in the names */, kernarg_bytes, kernarg_alignment, lds_bytes, private_bytes, max_workgroup, required[3];
+  uint32_t vgprs, agprs, sgprs, sgpr_spills, vgpr_spills, wave_size, uses_dynamic_stack;
+  uint32_t first_argument, argument_count, explicit_count, is_uniform;
+};
+struct rpl_hip_argument { uint32_t offset, size, hidden /* enum hip_hidden */; };
+
+// A compilation of hiprtc. Then, NUL-terminated: source, name of the source, options, for each header its name and its content, name
+// expressions. The answer is RPL_HIP_COMPILED.
+struct rpl_hip_compile { char architecture[32]; uint32_t option_count, header_count, expression_count, reserved; };
+// Then: log (NUL), lowered names (NUL each), the code object (`code_bytes` bytes).
+struct rpl_hip_compiled { uint64_t code_bytes; uint32_t succeeded, name_count; };
 
 // The file `records.PID.NUMBER` of a process in the session directory: entries, each a header and `bytes` bytes. Its last entry may be
 // incomplete if the process was killed.

@@ -21,7 +21,8 @@ struct number { const char *name; size_t offset, bytes; };
 static const struct number globals[] = {
     NUMBER(drv_settings, gpu_count), NUMBER(drv_settings, threads), NUMBER(drv_settings, any_order),
     NUMBER(drv_settings, max_instructions), NUMBER(drv_settings, max_seconds), NUMBER(drv_settings, heartbeat_seconds),
-    NUMBER(drv_settings, records), NUMBER(drv_settings, trace)};
+    NUMBER(drv_settings, records), NUMBER(drv_settings, record_first), NUMBER(drv_settings, record_end),
+    NUMBER(drv_settings, record_every), NUMBER(drv_settings, trace), NUMBER(drv_settings, checks)};
 static const struct number of_gpu[] = {
     {"id", offsetof(struct drv_gpu, gpu_id), 4}, NUMBER(drv_gpu, node), NUMBER(drv_gpu, render_minor), NUMBER(drv_gpu, device_id),
     NUMBER(drv_gpu, family_id), NUMBER(drv_gpu, compute_units), NUMBER(drv_gpu, xcds), NUMBER(drv_gpu, wave_size),

@@ -15,13 +15,14 @@ static struct svm_range *ranges;  // disjoint, sorted
 static uint64_t range_count, capacity;
 static int xnack;
 
+static uint32_t all_gpus(void) { return (uint32_t)((UINT64_C(1) << drv_settings()->gpu_count) - 1); }
+
 static struct attributes defaults(void) {
-  uint32_t all = (uint32_t)((UINT64_C(1) << drv_settings()->gpu_count) - 1);
   return (struct attributes){.preferred = KFD_IOCTL_SVM_LOCATION_UNDEFINED,
                              .prefetch = KFD_IOCTL_SVM_LOCATION_UNDEFINED,
                              .flags = KFD_IOCTL_SVM_FLAG_HOST_ACCESS | KFD_IOCTL_SVM_FLAG_COHERENT,
                              .granularity = DEFAULT_GRANULARITY,
-                             .access = xnack ? all : 0};
+                             .access = xnack ? all_gpus() : 0};
 }
 
 static uint64_t find(uint64_t address) {
@@ -127,8 +128,11 @@ static void set(struct attributes *to, const struct kfd_ioctl_svm_attribute *att
   }
 }
 
-static int is_visible(const struct attributes *attributes) {
-  return attributes->access || attributes->in_place || attributes->flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED;
+// GPUs that can access a range: one bit each.
+static uint32_t visible_to(const struct attributes *attributes) {
+  if (attributes->flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED)
+    return all_gpus();
+  return attributes->access | attributes->in_place;
 }
 
 static int set_attributes(uint64_t begin, uint64_t end, const struct kfd_ioctl_svm_args *args) {
@@ -143,10 +147,9 @@ static int set_attributes(uint64_t begin, uint64_t end, const struct kfd_ioctl_s
   for (uint64_t i = find(begin); i < range_count && ranges[i].begin < end; i++) {
     for (uint32_t k = 0; k < args->nattr; k++)
       set(&ranges[i].attributes, &args->attrs[k]);
-    if (is_visible(&ranges[i].attributes))
-      error |= drv_ranges_add_locked(RPL_RANGE_SVM, ranges[i].begin, ranges[i].end);
-    else
-      drv_ranges_remove_locked(RPL_RANGE_SVM, ranges[i].begin, ranges[i].end);
+    uint32_t gpus = visible_to(&ranges[i].attributes);
+    error |= drv_ranges_add_locked(gpus, RPL_RANGE_SVM, ranges[i].begin, ranges[i].end);
+    drv_ranges_remove_locked(all_gpus() & ~gpus, RPL_RANGE_SVM, ranges[i].begin, ranges[i].end);
   }
   join();
   return error;
@@ -247,7 +250,7 @@ static int add_faulted(const struct drv_mapping *mapping, void *unused) {
   (void)unused;
   if (!mapping->readable)
     return 0;
-  return drv_ranges_add_locked(RPL_RANGE_FAULTED, mapping->begin, mapping->end) == 0;
+  return drv_ranges_add_locked(all_gpus(), RPL_RANGE_FAULTED, mapping->begin, mapping->end) == 0;
 }
 
 int drv_memory_fault_in(uint64_t address) {

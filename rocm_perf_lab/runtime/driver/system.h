@@ -21,9 +21,6 @@ enum { RPL_DOORBELL_BYTES = 8192, RPL_DOORBELLS = RPL_DOORBELL_BYTES / 8, RPL_LA
 #define RPL_FILE_BYTES (UINT64_C(1) << 62)
 enum { RPL_FOREIGN_SHIFT = 40 };
 
-// ---- settings.c ----
-int drv_gpu_index(uint32_t gpu_id);                   // -1: unknown
-
 // ---- device.c: descriptors of the memory file ----
 enum drv_device { RPL_NO_DEVICE, RPL_KFD, RPL_RENDER, RPL_CARD /* only as a path: opened, it is a render node */, RPL_DMABUF, RPL_STALE /* of the parent before fork() */ };
 int drv_device_open(enum drv_device kind, uint32_t gpu, int flags);  // descriptor, or -errno
@@ -37,10 +34,10 @@ void *drv_map_file(int fd, uint64_t offset, uint64_t size, uint64_t at /* 0: any
 
 // ---- ranges.c: what GPUs can access. Callers of drv_ranges_* with `locked` hold drv_memory_lock. ----
 extern pthread_mutex_t drv_memory_lock;
-// Counted ranges (blocks) may overlap; every addition needs a removal.
+// `gpus` has one bit per GPU. Counted ranges (blocks) may overlap; every addition needs a removal.
 enum drv_range_kind { RPL_RANGE_COUNTED, RPL_RANGE_SVM, RPL_RANGE_FAULTED };
-int drv_ranges_add_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end);      // 0 or ENOMEM
-void drv_ranges_remove_locked(enum drv_range_kind kind, uint64_t begin, uint64_t end);
+int drv_ranges_add_locked(uint32_t gpus, enum drv_range_kind kind, uint64_t begin, uint64_t end);      // 0 or ENOMEM
+void drv_ranges_remove_locked(uint32_t gpus, enum drv_range_kind kind, uint64_t begin, uint64_t end);
 void drv_ranges_forget(void);
 int drv_is_mapped(uint64_t begin, uint64_t end);      // all pages are mapped in this process
 
@@ -76,9 +73,14 @@ struct drv_place {
   uint64_t address, size;
   struct drv_storage *storage;    // NULL: the host's own memory
   uint64_t offset;                // in the storage
-  uint32_t gpu, of_drm;           // of_drm: made by drv_memory_place(), which holds a reference to the storage
+  uint32_t gpu;                   // to which the memory belongs, or which made the mapping
+  uint32_t gpus;                  // that can access it: one bit per GPU
+  uint32_t of_drm;                // of_drm: made by drv_memory_place(), which holds a reference to the storage
 };
 int drv_places_add(struct drv_place place);           // 0 or ENOMEM; makes the range accessible
+// More or fewer GPUs can access the place with this address, size and storage. 0, ENOENT or ENOMEM.
+int drv_places_allow(const struct drv_place *place, uint32_t gpus);
+int drv_places_deny(const struct drv_place *place, uint32_t gpus);
 int drv_places_remove(const struct drv_place *place); // the one with this address, size and storage
 // Mappings that DRM makes for a GPU: part of a storage at an address. 0 or an errno.
 int drv_memory_place(struct drv_storage *storage, uint64_t offset, uint64_t size, uint64_t address, uint32_t gpu);

@@ -1,10 +1,12 @@
 // Emulated durations and records of dispatches; see driver.h.
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "detail.h"
 #include "estimates.h"
 #include "records.h"
+#include "totals.h"
 
 struct drv_timing {
   const struct drv_kernel *kernel;
@@ -13,9 +15,21 @@ struct drv_timing {
   struct drv_family *family;
   struct drv_detail *detail;       // NULL: the duration is scaled from an earlier estimate
   struct rpl_dispatch_entry entry;
+  uint64_t instructions;           // 0: the dispatch failed
+  int is_selected;                 // gets counts, and may be estimated
 };
 
+static _Atomic uint64_t dispatches;  // of this process
+
 static uint32_t index_of(const struct drv_gpu *gpu) { return (uint32_t)(gpu - drv_settings()->gpus); }
+
+// Whether the next dispatch of this process is to be recorded in detail.
+static int selects_next(const struct drv_settings *session) {
+  uint64_t number = atomic_fetch_add(&dispatches, 1);
+  if (!session->record_end) return 1;
+  if (number < session->record_first || number >= session->record_end) return 0;
+  return session->record_every <= 1 || (number - session->record_first) % session->record_every == 0;
+}
 
 struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gpu_id, uint32_t queue_id, struct rpl_launch *launch,
                                     const struct drv_ranges *ranges, uint32_t threads) {
@@ -30,10 +44,11 @@ struct drv_timing *drv_timing_begin(const struct drv_kernel *kernel, uint32_t gp
   memcpy(timing->entry.grid, launch->grid, sizeof timing->entry.grid);
   memcpy(timing->entry.block, launch->block, sizeof timing->entry.block);
   memcpy(timing->entry.remainder, launch->remainder, sizeof timing->entry.remainder);
+  timing->is_selected = drv_settings()->records && selects_next(drv_settings());
   if (!drv_settings()->records || !gpu->launch_ns) return timing;
   int wanted = 0;
   timing->family = drv_family_of(kernel, launch, &wanted);
-  if (wanted) timing->detail = drv_detail_create(launch, gpu->xcds, ranges, threads);
+  if (wanted && timing->is_selected) timing->detail = drv_detail_create(launch, gpu->xcds, ranges, threads);
   return timing;
 }
 
@@ -70,6 +85,7 @@ uint64_t drv_timing_end(struct drv_timing *timing, uint64_t dispatch_number, con
   uint64_t duration = 0;
   if (!timing) return duration;
   timing->entry.dispatch = dispatch_number;
+  timing->instructions = work ? work->instructions : 0;
   if (work && timing->detail) {
     duration = estimated(timing, dispatch_number, work);
   } else if (work && timing->gpu->launch_ns) {
@@ -77,7 +93,7 @@ uint64_t drv_timing_end(struct drv_timing *timing, uint64_t dispatch_number, con
     if (timing->family) duration = drv_family_scaled(timing->family, &amount, &timing->entry.record);
     if (!timing->entry.record) duration = drv_rough_duration(timing->gpu, timing->launch, &amount);
   }
-  if (work && drv_settings()->records) timing->entry.counts = drv_records_counts(timing->kernel, work);
+  if (work && timing->is_selected) timing->entry.counts = drv_records_counts(timing->kernel, work);
   drv_detail_free(timing->detail);
   timing->detail = NULL;
   timing->launch = NULL;
@@ -90,6 +106,7 @@ void drv_timing_record(struct drv_timing *timing, uint64_t submitted_ns, uint64_
   timing->entry.start_ns = start_ns;
   timing->entry.end_ns = end_ns;
   if (drv_settings()->records) drv_records_dispatch(&timing->entry);
+  if (timing->instructions) drv_totals_add(timing->instructions, end_ns - start_ns);
   drv_detail_free(timing->detail);
   free(timing);
 }
@@ -108,4 +125,5 @@ void drv_timing_record_copy(uint32_t gpu_id, uint32_t queue_id, uint64_t from, u
 void drv_timing_forget(void) {
   drv_families_forget();
   drv_records_forget();
+  atomic_store(&dispatches, 0);
 }

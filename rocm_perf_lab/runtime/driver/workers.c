@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device_checks.h"
+
 enum { PROBE_WORDS = 3 };         // as in emulator/probes.py
 
 static _Thread_local struct worker *mine;
@@ -77,6 +79,7 @@ void drv_worker_free(void) {
   if (!mine) return;
   rpl_arena_free(mine->arena);
   drv_view_drop(&mine->view);
+  drv_checked_free(mine->checked);
   free(mine->executions);
   free(mine->active_lanes);
   free(mine);

@@ -8,6 +8,7 @@ struct worker {
   struct rpl_arena *arena;
   uint64_t *executions, *active_lanes;
   uint64_t words, lanes;          // capacity of these
+  struct drv_checked *checked;    // NULL until a dispatch is checked
 };
 struct worker *drv_worker(void);  // of this thread; NULL if memory is short
 // Makes room for the counts of a kernel and clears them. Returns 0 if memory is short.

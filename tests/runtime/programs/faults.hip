@@ -1,5 +1,6 @@
 // Programs that go wrong, one for each argument: what they print and how they end is up to the runtime.
 #include <hip/hip_runtime.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cassert>
 #include <csignal>
@@ -33,6 +34,19 @@ int main(int argc, char** argv) {
     int* y;
     if (hipMalloc(&y, 64 << 20) != hipSuccess || hipFree(y) != hipSuccess) return 91;
     store<<<1, 1>>>(y, 5);
+  }
+  if (is(what, "read_only") || is(what, "protected") || is(what, "writable")) {  // pages of the host that it cannot write, or could not
+    int first = is(what, "protected") ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* page = mmap(nullptr, 8192, first, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    load<<<1, 1>>>(x, (static_cast<int*>(page) - x));  // a fault makes the page accessible
+    if (hipDeviceSynchronize() != hipSuccess) return 93;
+    if (first != PROT_READ) mprotect(page, 8192, PROT_READ);
+    if (is(what, "writable")) mprotect(page, 8192, PROT_READ | PROT_WRITE);
+    store<<<1, 1>>>(static_cast<int*>(page), 5);
+  }
+  if (is(what, "peer")) {  // memory of the other GPU, without peer access
+    if (hipSetDevice(1) != hipSuccess) return 92;
+    store<<<1, 1>>>(x, 0);
   }
   if (is(what, "illegal")) illegal<<<1, 1>>>();
   if (is(what, "trap")) trap<<<1, 1>>>();

@@ -1,55 +1,8 @@
 // Device-wide algorithms of rocPRIM against the C++ standard library, for several types and sizes.
 #include <rocprim/rocprim.hpp>
-#include <algorithm>
-#include <functional>
-#include <numeric>
-#include <random>
-#include "check.h"
+#include "algorithms.h"
 
 static const size_t sizes[] = {1, 64, 1000, 20011};
-
-// Runs an algorithm in the way of rocPRIM: asks for the size of its temporary memory, then executes.
-template <class Algorithm>
-static void run(Algorithm algorithm) {
-  size_t bytes = 0;
-  HIP(algorithm(nullptr, bytes));
-  char* temporary = device_array<char>(bytes + 1);
-  HIP(algorithm(temporary, bytes));
-  HIP(hipDeviceSynchronize());
-  HIP(hipFree(temporary));
-}
-template <class T>
-static std::vector<T> random_values(size_t count, unsigned modulus = 0) {
-  std::mt19937 generator(unsigned(count) + 7);
-  std::vector<T> values(count);
-  for (auto& value : values) value = modulus ? T(generator() % modulus) : T(int(generator()));
-  return values;
-}
-template <class T>
-static void same(const T* device, const std::vector<T>& expected) {
-  auto actual = to_host(device, expected.size());
-  for (size_t i = 0; i < expected.size(); i++)
-    if (!(actual[i] == expected[i])) throw Failure{"size " + std::to_string(expected.size()) + ", element " + std::to_string(i) + " is " + std::to_string(actual[i]) + ", not " + std::to_string(expected[i])};
-}
-// Device memory of a check, freed with it.
-struct Arrays {
-  std::vector<void*> owned;
-  ~Arrays() {
-    for (void* pointer : owned) (void)hipFree(pointer);
-  }
-  template <class T>
-  T* in(const std::vector<T>& values) {
-    T* pointer = to_device(values);
-    owned.push_back(pointer);
-    return pointer;
-  }
-  template <class T>
-  T* out(size_t count) {
-    T* pointer = device_array<T>(count);
-    owned.push_back(pointer);
-    return pointer;
-  }
-};
 
 template <class T>
 void radix_sort_keys() {
