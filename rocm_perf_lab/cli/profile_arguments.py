@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
-from rocm_perf_lab.cli.overrides import is_override, quoted
+from rocm_perf_lab.config.overrides import application_setting, is_override, quoted
 from rocm_perf_lab.core.errors import LabError
 
 _OPTIONS = (
     "--json", "--quiet", "--runs", "--kernel", "--focus-critical", "--deep-analysis", "--roofline", "--no-roofline",
-    "--roofline-csv", "--no-rocprof", "--timeout", "--output", "--debug", "--help",
+    "--roofline-csv", "--no-rocprof", "--timeout", "--root", "--output", "--debug", "--help",
 )  # fmt: skip
 _DEVICES = ("device=auto", "device=rocm", "device=emulator")
-_OF_JOB = "device="
-"""An application's device is a key of its job: those of kernels cannot run applications."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class ProfileArguments:
     roofline_csv: str | None = None
     no_rocprof: bool = False
     timeout: float | None = None
+    root: str | None = None
     output: str | None = None
 
     @classmethod
@@ -53,7 +52,12 @@ class ProfileArguments:
             raise LabError("no command or kernel to profile", hint="rocm-perf profile ./app [arguments], or kernel=NAME")
         if args[0].startswith("-"):
             raise _unknown_option(args[0])
-        only_application = {"--kernel": found.kernel, "--focus-critical": found.focus_critical, "--no-rocprof": found.no_rocprof}
+        only_application = {
+            "--kernel": found.kernel,
+            "--focus-critical": found.focus_critical,
+            "--no-rocprof": found.no_rocprof,
+            "--root": found.root,
+        }
         given = [name for name, value in only_application.items() if value]
         if found.is_described and given:
             raise LabError(
@@ -77,7 +81,7 @@ class ProfileArguments:
         """Overrides of an application's configuration."""
         before = tuple(takewhile(is_override, self.args))
         words = (*before, *(word for word in self.args[len(before) :] if word in _DEVICES))
-        return tuple(f"job.{word}" if word.startswith(_OF_JOB) else word for word in words)
+        return tuple(map(application_setting, words))
 
     @property
     def display(self) -> str | None:
@@ -108,6 +112,7 @@ class ProfileArguments:
             *([f"job.runs={self.runs}"] if self.runs else []),
             *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
             *([f"job.timeout_s={self.timeout}"] if self.timeout else []),
+            *([f"job.root={quoted(str(Path(self.root).absolute()))}"] if self.root else []),
             f"job.focus_critical={str(self.focus_critical).lower()}",
             f"job.rocprof={str(not self.no_rocprof).lower()}",
             *self._settings,

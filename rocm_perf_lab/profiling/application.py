@@ -11,12 +11,12 @@ import re
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.device.rocprofv3 import ProfiledRun, Rocprofv3
@@ -26,6 +26,97 @@ if TYPE_CHECKING:
     _Counted = tuple[Trace, tuple[str, ...]]
 
 TIMES = ("--kernel-trace", "--memory-copy-trace")
+
+
+class ApplicationPasses(Protocol):
+    """Profiling passes of one command."""
+
+    def times(self, runs: int) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        """Return traces, and remarks.
+
+        Raises:
+            LabError: A run failed, or dispatched no kernel.
+        """
+        ...
+
+    def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        """Return traces with counters of one kernel (mangled name) that :meth:`times` did not collect, and problems."""
+        ...
+
+
+class ApplicationProfiler(Protocol):
+    """Profiles applications on the GPU of this machine, or on an emulated one."""
+
+    @property
+    def device(self) -> str:
+        """The device and the reason for it, for the first line of a run."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Name and version of the profiler, for the provenance."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """Origin of its times, for the end of a sentence: `under rocprofv3 1.1.0`."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of the tools, for the provenance."""
+        ...
+
+    def passes(self, command: Sequence[str], directory: Path, timeout_s: float, tell: Callable[[str], None]) -> ApplicationPasses:
+        """Return the passes of a command, which write to `directory` and call `tell` with progress messages."""
+        ...
+
+    def plain(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command on the device without profiling it."""
+        ...
+
+    def building(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a build command for the device."""
+        ...
+
+
+@dataclass(frozen=True)
+class GpuProfiler:
+    """Profiles applications under rocprofv3; implements :class:`ApplicationProfiler`."""
+
+    profiler: Rocprofv3
+
+    @property
+    def device(self) -> str:
+        """See :class:`ApplicationProfiler`."""
+        return f"rocm: {self.name} ({self.profiler.path})"
+
+    @property
+    def name(self) -> str:
+        """See :class:`ApplicationProfiler`."""
+        return f"rocprofv3 {self.profiler.version}"
+
+    @property
+    def how(self) -> str:
+        """See :class:`ApplicationProfiler`."""
+        return f"under {self.name}"
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """See :class:`ApplicationProfiler`."""
+        return {"rocprofv3": self.profiler.version}
+
+    def passes(self, command: Sequence[str], directory: Path, timeout_s: float, tell: Callable[[str], None]) -> ApplicationRuns:
+        """See :class:`ApplicationProfiler`."""
+        return ApplicationRuns(self.profiler, tuple(command), directory, timeout_s, tell)
+
+    def plain(self, command: Sequence[str]) -> list[str]:
+        """Return the command."""
+        return list(command)
+
+    def building(self, command: Sequence[str]) -> list[str]:
+        """Return the command."""
+        return list(command)
 
 
 @dataclass(frozen=True)

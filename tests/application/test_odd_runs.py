@@ -213,10 +213,10 @@ def test_a_full_disk_leaves_no_partial_document(workplace: Workplace) -> None:
 
 def test_a_full_disk_for_the_log_does_not_stop_the_application(workplace: Workplace) -> None:
     workplace.profiler()
-    workplace.application('print("x" * 500_000, flush=True); launch("vector_add", n=4096)')
+    workplace.application('print("x" * 5_000_000, flush=True); launch("vector_add", n=4096)')
     limited = (
         "import signal, resource; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); from rocm_perf_lab.cli import main; main()"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000)); from rocm_perf_lab.cli import main; main()"
     )
     deferred = {name: value for name, value in os.environ.items() if name != "ROCM_PERF_LAB_TRACKING"}
     deferred["PYTHONPATH"] = str(Path(__file__).parents[2])
@@ -231,4 +231,4 @@ def test_a_full_disk_for_the_log_does_not_stop_the_application(workplace: Workpl
     )
 
     assert (run.returncode, run.stderr) == (0, "")
-    assert (workplace.directory / "run" / ".rocpd_profile" / "trace.log").stat().st_size <= 400_000
+    assert (workplace.directory / "run" / ".rocpd_profile" / "trace.log").stat().st_size <= 4_000_000

@@ -265,7 +265,7 @@ def test_a_command_that_launches_nothing(workplace: Workplace) -> None:
 def test_no_rocprofv3(workplace: Workplace) -> None:
     (workplace.directory / "bin" / "rocprofv3").unlink()
 
-    refused(workplace, "./app", *UNTRACKED, says="rocprofv3 is not on PATH")
+    refused(workplace, "./app", "device=rocm", *UNTRACKED, says="rocprofv3 is not on PATH")
 
 
 def test_a_pattern_without_a_match_lists_the_kernels(workplace: Workplace) -> None:

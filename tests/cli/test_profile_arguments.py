@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from rocm_perf_lab.cli.profile_arguments import ProfileArguments
+from rocm_perf_lab.core.errors import LabError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -38,3 +44,13 @@ def test_overrides_alone_describe_a_kernel() -> None:
     found = ProfileArguments.parse(("kernel=softmax", "device=emulator"))
     assert found.is_described
     assert found.overrides()[-2:] == ["kernel=softmax", "device=emulator"]
+
+
+def test_root_is_the_absolute_directory_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    overrides = ProfileArguments.parse(("./app",), root="rocm").overrides()
+
+    assert f"job.root='{tmp_path}/rocm'" in overrides
+    with pytest.raises(LabError, match="--root applies to applications only"):
+        ProfileArguments.parse(("kernel=softmax",), root="rocm")

@@ -17,7 +17,9 @@ from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.device.standard_input import RepeatableInput
-from rocm_perf_lab.jobs.profile.emulated_application import EMULATOR, EmulatedApplication, chosen_device
+from rocm_perf_lab.jobs.profile.application_profiler import EMULATOR, ApplicationDevice
+from rocm_perf_lab.jobs.profile.emulated_application import EmulatedApplication
+from rocm_perf_lab.jobs.profile.report import answer_profile, record_profile, report_profile
 from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, forget_results
 from rocm_perf_lab.profiling.application import ApplicationRuns
 
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
-    from rocm_perf_lab.tracking.run import RunTracker
 
 _ATT_OPTIONS = ("--att-target-cu", "1", "--att-shader-engine-mask", "0x1")
+_SOURCES = (".hip", ".cu")
 _NEEDED_LATER = (
     "rocm_perf_lab.rocprof.reader",
     "rocm_perf_lab.profiling.counter_passes",
@@ -56,8 +58,7 @@ class ApplicationJob:
         focus_critical: Analyse the kernel that contributes most to the critical path.
         rocprof: False measures the wall-clock time of the command only.
         timeout_s: Limit of one run.
-        device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU; `auto` chooses the emulator if there is no GPU
-            but AMD's runtime.
+        device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU; `auto` chooses the emulator if there is no GPU.
         gpus: Number of emulated GPUs.
         threads: Threads of the emulator; 0 for one per CPU that this process may use.
         root: Directory tree with ROCm for the emulator, which becomes the application's root directory.
@@ -91,10 +92,12 @@ class ApplicationJob:
                 where="--no-rocprof, device=emulator",
                 hint="leave one of them out",
             )
-        self._device = chosen_device(device, root)
-        self._emulated = EmulatedApplication(
-            self._command, timeout_s, runs, gpus, threads, None if root is None else Path(root), kernel, focus_critical
-        )
+        if Path(self._command[0]).suffix in _SOURCES:
+            hint = f"rocm-perf run --profile {self._command[0]} compiles and profiles it"
+            raise LabError("a source file is not a program", where=self._command[0], hint=hint)
+        tree = None if root is None else Path(root)
+        self._is_emulated = ApplicationDevice(device, tree).is_emulated
+        self._emulated = EmulatedApplication(self._command, timeout_s, runs, gpus, threads, tree, kernel, focus_critical)
 
     def run(self, lab: Lab) -> None:
         """Profile the command.
@@ -105,7 +108,7 @@ class ApplicationJob:
         if not self._rocprof:
             self._time(lab)
             return
-        if self._device == EMULATOR:
+        if self._is_emulated:
             self._emulate(lab)
             return
         # The profiler takes a second or more in other processes; this one imports modules meanwhile.
@@ -120,24 +123,15 @@ class ApplicationJob:
                 runs = ApplicationRuns(profiler, self._command, directory, self._timeout_s, status.update, read.rewind)
                 traces, problems = runs.times(self._runs)
                 found = self._examine(lab, runs, traces, problems)
-            self._record(lab, found, tracker)
-        from rocm_perf_lab.jobs.show import runtime_text, show_locations
-
-        show_locations(lab, tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind))
+            record_profile(lab, self._command, found, tracker)
+        answer_profile(lab, found, tracker)
 
     def _emulate(self, lab: Lab) -> None:
         """Profile the command on an emulated GPU."""
         forget_results(lab.output_dir, passes=True)
         gpu = lab.settings.target.product_name
         lab.console.print(f"[bold]device[/]  {EMULATOR}: {gpu}, {missing_for_gpu() or 'chosen by device=emulator'}")
-        found = self._emulated.profile(lab)
-        with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
-            self._record(lab, found, tracker)
-        from rocm_perf_lab.jobs.show import runtime_text, show_locations
-
-        show_locations(lab, tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind))
+        report_profile(lab, self._command, self._emulated.profile(lab))
 
     def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> KernelAnalysis:
         """Run the passes that depend on the first run, and analyse all of them."""
@@ -168,21 +162,6 @@ class ApplicationJob:
             versions={"rocprofv3": runs.profiler.version},
             problems=(*dict.fromkeys(problems), *more, *gpu.notes),
         )
-
-    def _record(self, lab: Lab, found: KernelAnalysis, tracker: RunTracker) -> None:
-        """Print, plot and log the analysis."""
-        from rocm_perf_lab.jobs.records import analysis_params, profile_metrics
-        from rocm_perf_lab.jobs.show import show_profile
-        from rocm_perf_lab.report.page import write_report
-
-        show_profile(lab.console, found, found.time_kind, f"profile of {shlex.join(self._command)[:60]}")
-        page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
-        tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.time_kind})
-        tracker.log_params(analysis_params(found))
-        tracker.log_metrics(profile_metrics(found, found.time_kind))
-        plots = _plots(lab, found) if lab.settings.passes.plots else ()
-        for path in (*found.artifacts, page, *plots):
-            tracker.log_artifact(path)
 
     def _time(self, lab: Lab) -> None:
         """Measure the wall-clock time of the command."""
@@ -237,9 +216,3 @@ class ApplicationJob:
 def _import_all(modules: Sequence[str]) -> None:
     for module in modules:
         importlib.import_module(module)
-
-
-def _plots(lab: Lab, found: KernelAnalysis) -> tuple[Path, ...]:
-    from rocm_perf_lab.report.roofline_plot import write_roofline_plots
-
-    return write_roofline_plots(lab.output_dir, gpu=found.profile.target.product_name)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import NegativeResult
+from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel, Workbench
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_printed, show_profile
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
+from rocm_perf_lab.report.run_view import SNAPSHOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,7 @@ class ProfileJob:
                 compiled = bench.compile(lab.config.kernel.source_path)
             with lab.console.status(f"running on {lab.device.identity.name}"):
                 profiled = bench.run(compiled, lab.output_dir)
+            keep_source(lab)
             log_profile(tracker, lab, profiled)
             show_profile(lab.console, profiled, time_kind, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
             show_printed(lab.console, profiled.printed, shown=_SHOWN_LINES)
@@ -56,6 +59,12 @@ class ProfileJob:
         show_locations(lab, lab.tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(profiled.runtime_ns, time_kind))
         return profiled.runtime_ns / _NS_PER_MS
+
+
+def keep_source(lab: Lab) -> None:
+    """Store the source of the kernel in the run, for comparisons after it changed."""
+    source = lab.config.kernel.source_path
+    write_bytes(lab.output_dir / SNAPSHOT / source.name, source.read_bytes())
 
 
 def require_correct(profiled: ProfiledKernel, lab: Lab) -> None:
@@ -92,7 +101,7 @@ def log_profile(tracker: RunTracker, lab: Lab, profiled: ProfiledKernel) -> None
     identity = lab.device.identity
     tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, profiled)})
     tracker.log_params(profile_params(lab.config, profiled))
-    tracker.log_metrics(profile_metrics(profiled, identity.time_word))
+    tracker.log_metrics(profile_metrics(profiled))
     config = lab.output_dir / "config.json"
     for path in (*profiled.artifacts, config, lab.config.kernel.source_path):
         tracker.log_artifact(path)

@@ -20,9 +20,10 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
-from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.launch import build_launch, launch_geometry
 from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, TIMELINE
 from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.source_launch import with_source_launch
 from rocm_perf_lab.optimize.inspection import inspect
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
@@ -66,17 +67,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """Kernel of one build."""
+    """Kernel of one build, and the description with the launch that its source asks for."""
 
     build: BuildResult
     kernel: KernelMetadata
     occupancy: Occupancy
+    description: KernelDescription
+
+    def launch(self) -> Launch:
+        """Build the launch; its buffers are new."""
+        return build_launch(self.description, self.build.code_object, self.kernel.symbol, self.build.contract)
 
     @cached_property
     def machine_code_sha256(self) -> str:
         """SHA-256 of the instructions of the kernel, without line tables and names."""
         code = parse_elf(self.build.code_object.data).read(self.kernel.entry_address, self.kernel.code_bytes)
         return hashlib.sha256(code).hexdigest()
+
+    @property
+    def launched_code_sha256(self) -> str:
+        """SHA-256 of the instructions and of the launch: equal instructions with another grid are another program."""
+        own = self.description
+        launch = (*own.grid, "x", *own.block, "x", *own.work_items, "x", own.dynamic_lds_bytes)
+        return hashlib.sha256(f"{self.machine_code_sha256} {' '.join(map(str, launch))}".encode()).hexdigest()
 
     def disassembly(self) -> str:
         """Return the listing: one instruction per line, with its address."""
@@ -136,9 +149,10 @@ class Workbench:
         description, target = self._config.kernel, self._config.target
         build = self.build(description, source, sandbox=sandbox, fresh=fresh)
         kernel = find_kernel(build.code_object, description.entry)
-        launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
-        asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
-        return CompiledKernel(build, kernel, launch_occupancy(target, asked))
+        own = with_source_launch(description, source)
+        geometry = launch_geometry(own, build.contract)
+        asked = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=geometry.dynamic_lds_bytes)
+        return CompiledKernel(build, kernel, launch_occupancy(target, asked), own)
 
     def build(
         self,
@@ -179,14 +193,15 @@ class Workbench:
         Raises:
             SyntaxTreeError: The compiler returns no syntax tree of the source.
         """
-        launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol, compiled.build.contract)
+        geometry = launch_geometry(compiled.description, compiled.build.contract)
         return inspect(
             self._config.kernel,
             source,
             compiled.build,
             compiler=self._compiler,
             architecture=self._config.target.architecture,
-            work_items=prod(launch.block),
+            work_items=prod(geometry.block),
+            dynamic_lds_bytes=geometry.dynamic_lds_bytes,
             optimisation=self._config.toolchain.optimisation,
             sandbox=sandbox,
         )
@@ -197,8 +212,7 @@ class Workbench:
         Raises:
             LabError: The kernel faulted, or its output cannot be compared.
         """
-        build = compiled.build
-        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
+        launch = compiled.launch()
         passes = run_passes(
             self._device,
             launch,
@@ -219,7 +233,7 @@ class Workbench:
         documents = write_documents(directory, described)
         timeline = () if not passes.trace.provenance.has_times else (directory / TIMELINE,)
         for path in timeline:
-            write_perfetto(path, passes.trace, diagnosis.critical_path)
+            write_perfetto(path, passes.trace, diagnosis.critical_path, att=passes.att)
         databases = sorted((directory / ROCPD_DIRECTORY).rglob("*.db"))
         observations = _write_observations(passes, launch, directory)
         files = (*documents, *timeline, *_write_binaries(compiled, directory), *databases, *observations)
@@ -254,9 +268,7 @@ class Workbench:
         Raises:
             LabError: The profiler recorded no dispatch.
         """
-        build = compiled.build
-        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
-        passes = run_passes(self._device, launch, directory=directory, runs=dispatches, counters=())
+        passes = run_passes(self._device, compiled.launch(), directory=directory, runs=dispatches, counters=())
         durations = [
             passes.trace.dispatches.duration_ns[kernel.dispatches]
             for kernel in rank_kernels(passes.trace, self._config.passes.helper_kernels)

@@ -1,9 +1,12 @@
-"""`rocm-perf run`: run an unchanged ROCm application on emulated GPUs."""
+"""`rocm-perf run`: run an application, or HIP sources, on emulated GPUs."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +14,22 @@ from pydantic import ConfigDict, Field
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.models import StrictModel
-from rocm_perf_lab.device.choice import KFD
-from rocm_perf_lab.device.process_group import check_program
-from rocm_perf_lab.runtime.application import ApplicationRun, DriverOptions, check_root, run_application
+from rocm_perf_lab.core.standard_output import child_output_to_stderr
+from rocm_perf_lab.jobs.run.launch import ApplicationLaunch, RuntimeName, compile_sources, prepare_launch, with_runtime
+from rocm_perf_lab.jobs.run.summary import end_lines, findings_lines, machine_line, totals_line
+from rocm_perf_lab.jobs.run.summary import say as say_line
+from rocm_perf_lab.runtime.application import ApplicationRun, DriverOptions, run_application
 from rocm_perf_lab.runtime.emulated_gpus import emulated_gpus
+from rocm_perf_lab.runtime.findings import parse_run_checks
 from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocm_perf_lab.jobs.run.document import RunDocument
     from rocm_perf_lab.runtime.application import ApplicationResult
+    from rocm_perf_lab.runtime.application_database import WrittenDatabases
+    from rocm_perf_lab.runtime.recorder import DispatchRecorder
     from rocm_perf_lab.target.model import Target
 
 
@@ -27,7 +38,13 @@ class ApplicationRequest(StrictModel):
 
     model_config = ConfigDict(frozen=True)
 
-    command: tuple[str, ...] = Field(min_length=1)
+    command: tuple[str, ...] = ()
+    """Program and arguments; only arguments if there are sources."""
+    sources: tuple[Path, ...] = ()
+    """HIP sources to compile."""
+    build_args: str = ""
+    """Arguments of compiler and linker."""
+    runtime: RuntimeName = "auto"
     target: str = DEFAULT_TARGET
     gpus: int = 1
     threads: int | None = None
@@ -38,8 +55,14 @@ class ApplicationRequest(StrictModel):
     heartbeat: int = 0
     root: Path | None = None
     xnack: bool = False
-    trace: int = 0
+    trace: int = Field(default=0, ge=0)
+    check: str = "none"
+    """Checks as a list of names: :data:`~rocm_perf_lab.runtime.findings.CHECKS`."""
     verbose: bool = False
+    as_json: bool = False
+    """Print a document; the application's standard output then goes to standard error."""
+    quiet: bool = False
+    """Print no messages on standard error."""
 
 
 def run_command(request: ApplicationRequest) -> int:
@@ -48,47 +71,114 @@ def run_command(request: ApplicationRequest) -> int:
     Raises:
         LabError: The application cannot be started, or this machine cannot emulate the GPU.
     """
+    return run_recorded(request).exit_code
+
+
+@dataclass(frozen=True)
+class EndedCommand:
+    """An application that has ended."""
+
+    exit_code: int
+    """1 if a check found something, else that of the application."""
+    written: WrittenDatabases | None
+    """Databases of the recorder."""
+    document: Callable[[], RunDocument]
+    """Makes the document of the run, which most callers do not need."""
+
+
+def run_recorded(request: ApplicationRequest, recorder: DispatchRecorder | None = None) -> EndedCommand:
+    """Run the application, and record its dispatches.
+
+    Args:
+        request: The application.
+        recorder: Records its dispatches; without it the document of the run is printed if requested.
+
+    Raises:
+        LabError: The application cannot be started, or this machine cannot emulate the GPU.
+    """
     target = load_target(request.target)
     gpus = emulated_gpus(target, request.gpus)
-    root = check_root(request.root) if request.root is not None else None
-    if root is None:
-        check_program(request.command)
+    say = _silent if request.quiet else say_line
+    launch = _launch(request, target)
     threads = request.threads or len(os.sched_getaffinity(0))
     options = DriverOptions(
-        threads, request.any_order, request.max_instructions, request.max_seconds, request.heartbeat, request.trace
+        threads,
+        request.any_order,
+        request.max_instructions,
+        request.max_seconds,
+        request.heartbeat,
+        request.trace,
+        parse_run_checks(request.check),
     )
-    if request.verbose or sys.stderr.isatty():
-        _say(_announcement(request, target, threads))
-    result = run_application(ApplicationRun(request.command, gpus, options, root, request.xnack))
+    for note in launch.notes:
+        say(note)
+    talks = request.verbose or (sys.stderr.isatty() and not request.quiet)
+    if talks:
+        say(machine_line(target, request.gpus, threads, launch.runtime))
+    run = ApplicationRun(
+        launch.command,
+        gpus,
+        options,
+        launch.root,
+        request.xnack,
+        recorder=recorder,
+        variables=launch.variables,
+    )
+    with child_output_to_stderr() if request.as_json else nullcontext():
+        result = run_application(run)
     if result.end.kind == "error":
         raise LabError(
             f"the application cannot be started: {os.strerror(result.end.number)}",
-            where=request.command[0],
+            where=launch.command[0],
             hint="check the program",
         )
-    _report(result, request)
-    return result.end.exit_code
+    for line in end_lines(result, launch.command[0]):
+        say(line)
+    for line in findings_lines(result.findings):
+        say(line)
+    if talks and result.used_gpu:
+        say(totals_line(result.totals, result.wall_s))
+    document = partial(_document, request, target, launch, result)
+    if request.as_json and recorder is None:
+        print(document().model_dump_json(indent=2), flush=True)
+    return EndedCommand(1 if result.findings else result.end.exit_code, result.written, document)
 
 
-def _announcement(request: ApplicationRequest, target: Target, threads: int) -> str:
-    number = f"{request.gpus} x " if request.gpus > 1 else ""
-    text = f"emulating {number}{target.product_name} ({target.architecture}) with {threads} threads"
-    return f"{text}; the GPU of this machine is not used" if KFD.exists() else text
+def _silent(text: str) -> None:
+    """Print nothing."""
 
 
-def _report(result: ApplicationResult, request: ApplicationRequest) -> None:
-    if result.end.terminated:
-        count = result.end.terminated
-        subject = "1 process" if count == 1 else f"{count} processes"
-        _say(f"terminated {subject} that outlived the application")
-    if not result.loaded_driver:
-        _say(
-            f"the emulated GPU was not used: {request.command[0]} did not load the driver "
-            "(it is statically linked or set-user-ID, or it clears LD_PRELOAD)"
-        )
-    elif not result.used_gpu:
-        _say("the emulated GPU was not used: the application did not open /dev/kfd. Run `rocm-perf doctor` to check ROCm")
+def _launch(request: ApplicationRequest, target: Target) -> ApplicationLaunch:
+    if not request.sources:
+        if request.build_args:
+            raise LabError("--build-args applies to sources only", where="--build-args", hint="rocm-perf run main.hip")
+        return prepare_launch(request.command, target, request.runtime, request.root)
+    built = compile_sources(request.sources, target, request.build_args, request.runtime, request.root)
+    if built.warnings:
+        print(built.warnings, file=sys.stderr, end="", flush=True)
+    command = (str(built.path), *request.command)
+    if request.root is not None:
+        return replace(prepare_launch(command, target, request.runtime, request.root), compiled=built.compiled)
+    return with_runtime(ApplicationLaunch(command, "rocm", compiled=built.compiled), request.runtime)
 
 
-def _say(text: str) -> None:
-    print(f"rocm-perf: {text}", file=sys.stderr, flush=True)
+def _document(request: ApplicationRequest, target: Target, launch: ApplicationLaunch, result: ApplicationResult) -> RunDocument:
+    from rocm_perf_lab.jobs.run.document import FoundDefect, RunDocument
+
+    return RunDocument(
+        command=launch.command,
+        target=target.name,
+        architecture=target.architecture,
+        gpus=request.gpus,
+        runtime=launch.runtime,
+        root=None if launch.root is None else str(launch.root),
+        exit_code=result.end.exit_code,
+        findings=tuple(FoundDefect.of(finding) for finding in result.findings),
+        used_gpu=result.used_gpu,
+        dispatches=result.totals.dispatches,
+        instructions=result.totals.instructions,
+        kernel_time_ns=result.totals.kernel_ns,
+        wall_time_s=round(result.wall_s, 3),
+        compiled_parts=launch.compiled,
+        translated_kernels=result.translations,
+    )

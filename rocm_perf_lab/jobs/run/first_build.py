@@ -1,0 +1,61 @@
+"""Builds what the first application on this computer needs: HIP runtime, driver and C++ library at the same time."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.core.slow_work import slow_work
+from rocm_perf_lab.runtime.driver_build import build_driver
+from rocm_perf_lab.runtime.hip_build import build_hip_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def first_build(*, of_program: bool) -> None:
+    """Build what has no directory in the cache; each part alone is built where it is needed.
+
+    Args:
+        of_program: Whether a program will be linked, which needs the C++ library.
+
+    Raises:
+        LabError: A part cannot be built.
+    """
+    parts: list[tuple[str, str, Callable[[], object]]] = [
+        ("hip", "the HIP runtime", build_hip_runtime),
+        ("driver", "the emulated driver", build_driver),
+    ]
+    if of_program:
+        parts.append(("programs", "the C++ library", _build_cpp_library))
+    cache = cache_dir()
+    missing = [(name, build) for directory, name, build in parts if not (cache / directory).is_dir()]
+    if len(missing) > 1:
+        with slow_work(f"building {_listed([name for name, _ in missing])} (once, a minute or two)"):
+            build_at_once([build for _, build in missing])
+
+
+def build_at_once(builds: Sequence[Callable[[], object]]) -> None:
+    """Call functions at the same time.
+
+    Raises:
+        LabError: One failed; the others have ended.
+    """
+    with ThreadPoolExecutor(len(builds)) as pool:
+        futures = [pool.submit(build) for build in builds]
+    for future in futures:
+        future.result()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _build_cpp_library() -> None:
+    from rocm_perf_lab.toolchain.hip_program import build_cpp_library
+
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-first-") as name:
+        build_cpp_library(Path(name))
