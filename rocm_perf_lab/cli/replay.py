@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from rocm_perf_lab.cli.completion import complete_overrides, complete_targets
 from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG, JSON
+from rocm_perf_lab.cli.replay_project import build, project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocm_perf_lab.jobs.replay.application import CaptureDevice
     from rocm_perf_lab.jobs.replay.commands import ReplayTarget
     from rocm_perf_lab.replay.application_capture import CaptureRequest
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _POSITIVE = click.FloatRange(min=0, min_open=True)
+_CHOICES = ("slowest", "median")
+_SHAPE = re.compile(r"\d+x\d+x\d+/\d+x\d+x\d+")
+_TRACKING = click.option(
+    "--tracking",
+    type=click.Choice(["auto", "mlflow", "none"]),
+    default="auto",
+    show_default=True,
+    help="Log an MLflow run; auto: if MLFLOW_TRACKING_URI or ./mlflow.db exists.",
+)
+_PATH = click.Path(path_type=Path)
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 
 
@@ -36,6 +49,37 @@ def replay() -> None:
       2 bad input, or something missing on this machine
       3 internal error
     """
+
+
+replay.add_command(project)
+replay.add_command(build)
+
+
+def _application_options(command: _Command) -> _Command:
+    """Add the options that select the GPU of an application, and its time limit."""
+    options = (
+        click.option("--application-timeout", type=_POSITIVE, metavar="SECONDS", help="Time limit of the application."),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "rocm", "emulator"]),
+            default="auto",
+            show_default=True,
+            help="GPU for the application: of this machine, or emulated.",
+        ),
+        click.option("--target", shell_complete=complete_targets, help="GPU to emulate. Default: mi300x."),
+        click.option(
+            "--root",
+            type=click.Path(exists=True, file_okay=False),
+            metavar="DIR",
+            help="Directory tree with ROCm (make rocm-root).",
+        ),
+        click.option(
+            "--preload", is_flag=True, help="Load the tool with LD_PRELOAD, if the application sets HSA_TOOLS_LIB itself."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def _replay_options(command: _Command) -> _Command:
@@ -58,12 +102,47 @@ def _replay_options(command: _Command) -> _Command:
     return command
 
 
+def _tolerance_options(command: _Command) -> _Command:
+    """Add the options that decide when memory is equal."""
+    options = (
+        click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Relative tolerance of the check for floats."),
+        click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Absolute tolerance of the check for floats."),
+        click.option(
+            "--nan",
+            type=click.Choice(["equal", "exact", "forbid"]),
+            help="Comparison of NaN. Default: equal with a tolerance, else exact.",
+        ),
+        click.option(
+            "--type",
+            "types",
+            multiple=True,
+            metavar="ARG=DTYPE",
+            help="Element type of an argument (name or @offset), as in out=f32.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @replay.command(short_help="Capture one dispatch with its memory.")
 @click.argument("args", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_overrides)
-@click.option("--kernel", metavar="NAME", help="Kernel to capture: mangled or demangled name, or /regular expression/.")
 @click.option(
-    "--dispatch", type=click.IntRange(min=0), default=0, show_default=True, help="Index among the dispatches of the kernel."
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="NAME",
+    help="Kernel to capture: mangled or demangled name, or /regular expression/. Repeatable.",
 )
+@click.option(
+    "--dispatch",
+    default="0",
+    show_default=True,
+    metavar="N|slowest|median|shape=GRID/BLOCK",
+    help="Index among the dispatches of the kernel; slowest or median in a first run that times all; or the first one of a shape "
+    "in work-items: shape=4096x1x1/256x1x1.",
+)
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Capture the N kernels with the longest total times.")
 @click.option(
     "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="Directory to create."
 )
@@ -78,23 +157,16 @@ def _replay_options(command: _Command) -> _Command:
     "--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture in MiB; 0 for no limit."
 )
 @click.option("--timeout", type=_POSITIVE, default=60.0, show_default=True, help="Seconds to wait for other work on the GPU.")
-@click.option("--application-timeout", type=_POSITIVE, metavar="SECONDS", help="Time limit of the application.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "rocm", "emulator"]),
-    default="auto",
-    show_default=True,
-    help="GPU for the application: of this machine, or emulated.",
-)
-@click.option("--target", shell_complete=complete_targets, help="GPU to emulate. Default: mi300x.")
-@click.option(
-    "--root", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Directory tree with ROCm (make rocm-root)."
-)
-@click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, if the application sets HSA_TOOLS_LIB itself.")
+@_application_options
 @click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, if the other ways fail.")
-@click.option("--no-command", is_flag=True, help="Do not store the command line in the capture.")
+@click.option("--low-addresses", is_flag=True, help="Request low addresses (HSA_RESERVE_SVM), if a replay cannot reserve others.")
+@click.option("--record-command", is_flag=True, help="Store the arguments of the command line in the capture.")
+@click.option("--stop-after-capture", is_flag=True, help="End the application after the capture.")
+@click.option("--detach", is_flag=True, help="Return after the capture; the application continues.")
+@_TRACKING
+@JSON
 @DEBUG
-def capture(args: tuple[str, ...], debug: bool, **options: Any) -> None:
+def capture(args: tuple[str, ...], as_json: bool, debug: bool, **options: Any) -> None:
     """Capture one dispatch: memory before it, changed pages, code object, arguments.
 
     \b
@@ -104,17 +176,57 @@ def capture(args: tuple[str, ...], debug: bool, **options: Any) -> None:
         a described kernel, on the emulator
     """
     if all("=" in argument for argument in args):
+        if as_json:
+            raise click.UsageError("--json is for captures of applications")
         answer(lambda: _capture_described(args, options), debug=debug)
-    if options["kernel"] is None:
+    if options["top"] and options["kernels"]:
+        raise click.UsageError("--top and --kernel exclude each other")
+    if not options["kernels"] and not options["top"]:
         raise click.UsageError("an application dispatches many kernels: select one with --kernel NAME")
+    if options["detach"] and options["stop_after_capture"]:
+        raise click.UsageError("--detach and --stop-after-capture exclude each other")
 
     def run() -> None:
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.commands import CaptureDevice, run_capture
+        from rocm_perf_lab.jobs.replay.application import chosen_dispatches, run_capture
 
-        where = CaptureDevice(options["device"], options["target"], Path(options["root"]) if options["root"] else None)
-        run_capture(_capture_request(args, options), where, Console(highlight=False))
+        where, console, which = _capture_device(options), Console(highlight=False, stderr=as_json), options["dispatch"]
+        request = _capture_request(args, options)
+        if options["top"] or which in _CHOICES:
+            choice: Literal["first", "median", "slowest"] = which if which in _CHOICES else "first"
+            request = chosen_dispatches(request, where, console, top=options["top"], which=choice, as_json=as_json)
+        sys.exit(run_capture(request, where, console, as_json=as_json, tracking=options["tracking"]))
+
+    answer(run, debug=debug)
+
+
+@replay.command("list", short_help="List the kernels of an application by time.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@_application_options
+@JSON
+@DEBUG
+def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options: Any) -> None:
+    """Run an application and list its kernels by time: calls, shapes, and the first, median and slowest dispatch.
+
+    \b
+    rocm-perf replay list -- ./app --n 9
+    """
+
+    def run() -> None:
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.replay.application import run_list
+        from rocm_perf_lab.replay.application_capture import CaptureRequest
+
+        request = CaptureRequest(
+            command,
+            "",
+            Path("list"),
+            application_timeout_s=options["application_timeout"],
+            preload=options["preload"],
+        )
+        run_list(request, _capture_device(options), Console(highlight=False), as_json=as_json)
 
     answer(run, debug=debug)
 
@@ -158,7 +270,14 @@ def verify(directory: Path, as_json: bool, debug: bool) -> None:
 @JSON
 @DEBUG
 def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
-    """Check that the captured addresses can be reserved exactly. Exit code 1 if they cannot."""
+    """Check that the captured addresses can be reserved exactly.
+
+    \b
+    Exit codes:
+      0 exact reservation
+      1 the reservation failed
+      2 relocation: the runtime reserved other addresses; or bad input
+    """
 
     def run() -> None:
         from rich.console import Console
@@ -170,29 +289,78 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
     answer(run, debug=debug)
 
 
+@replay.command(short_help="Time two code objects on a capture, interleaved.")
+@_replay_options
+@click.option("--hsaco", type=_PATH, required=True, metavar="FILE", help="Candidate.")
+@click.option("--baseline", type=_PATH, metavar="FILE", help="Code object to compare with. Default: the captured one.")
+@click.option(
+    "--caches",
+    type=click.Choice(["warm", "restored", "cold"]),
+    default="warm",
+    show_default=True,
+    help="Caches: warm by the previous dispatch of a batch; with restored memory; overwritten.",
+)
+@click.option("--pairs", type=click.IntRange(min=1), default=32, show_default=True, help="Pairs of batches, in random order.")
+@click.option("--batch", type=click.IntRange(min=1), default=10, show_default=True, help="Dispatches in a batch.")
+@click.option("--no-check", is_flag=True, help="Do not compare the memory after the candidate with the captured result.")
+@click.option("--force", is_flag=True, help="Replay code objects even if they break rules.")
+@_tolerance_options
+@_TRACKING
+@JSON
+@DEBUG
+def compare(as_json: bool, debug: bool, **options: Any) -> None:
+    """Check another code object on the captured memory, and time it against the captured one in interleaved batches."""
+    types = _types(options.pop("types"))
+
+    def run() -> None:
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.replay.compare import run_compare
+        from rocm_perf_lab.replay.comparison import CodeComparisonRequest
+        from rocm_perf_lab.replay.messages import CheckRequest
+
+        nan: Literal["equal", "exact", "forbid"] = options["nan"] or ("equal" if options["rtol"] or options["atol"] else "exact")
+        check = CheckRequest(rtol=options["rtol"], atol=options["atol"], nan=nan, types=types)
+        request = CodeComparisonRequest(
+            candidate=options["hsaco"],
+            baseline=options["baseline"],
+            caches=options["caches"],
+            pairs=options["pairs"],
+            batch=options["batch"],
+            force=options["force"],
+            check=None if options["no_check"] else check,
+        )
+        sys.exit(run_compare(_target(options), request, Console(highlight=False), as_json=as_json, tracking=options["tracking"]))
+
+    answer(run, debug=debug)
+
+
 @replay.command("full-vm", short_help="Replay a capture at its addresses.")
 @_replay_options
-@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True, help="Number of replays.")
-@click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="Warm-up replays, reported separately.")
+@click.option("--iterations", type=click.IntRange(min=1), help="Number of replays. Default: 100; 1 if the GPU is emulated.")
+@click.option(
+    "--warmup", type=click.IntRange(min=0), help="Replays before, reported separately. Default: 10; 0 if the GPU is emulated."
+)
 @click.option("--no-recopy", is_flag=True, help="Restore memory before the first iteration only.")
 @click.option("--hsaco", type=click.Path(), metavar="FILE", help="Replay this code object instead of the captured one.")
 @click.option("--force", is_flag=True, help="Replay the code object of --hsaco even if it breaks rules.")
 @click.option("--check", is_flag=True, help="Compare the memory after each replay with the captured result.")
-@click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Relative tolerance of --check for floats.")
-@click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Absolute tolerance of --check for floats.")
 @click.option(
-    "--nan",
-    type=click.Choice(["equal", "exact", "forbid"]),
-    help="Comparison of NaN in --check. Default: equal with a tolerance, else exact.",
+    "--caches",
+    type=click.Choice(["restored", "warm", "cold"]),
+    default="restored",
+    show_default=True,
+    help="Caches before a replay: with restored memory, of the previous replay (with --no-recopy), or overwritten.",
 )
-@click.option(
-    "--type", "types", multiple=True, metavar="ARG=DTYPE", help="Element type of an argument (name or @offset), as in out=f32."
-)
+@_tolerance_options
+@_TRACKING
 @JSON
 @DEBUG
 def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
     """Reconstruct the captured memory at its addresses in a new process, and replay the dispatch."""
     types = _types(options.pop("types"))
+    if options["caches"] == "warm" and not options["no_recopy"]:
+        raise click.UsageError("--caches warm needs --no-recopy: restoring memory changes the caches")
 
     def run() -> None:
         from rich.console import Console
@@ -211,8 +379,9 @@ def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
             atol=options["atol"],
             nan=options["nan"],
             types=types,
+            caches=options["caches"],
         )
-        sys.exit(run_full_vm(request, Console(highlight=False), as_json=as_json))
+        sys.exit(run_full_vm(request, Console(highlight=False), as_json=as_json, tracking=options["tracking"]))
 
     answer(run, debug=debug)
 
@@ -223,28 +392,54 @@ def _capture_described(overrides: tuple[str, ...], options: dict[str, Any]) -> N
     values = {
         "job.output": options["output"],
         "job.mode": options["mode"],
-        "job.entry": options["kernel"],
-        "job.dispatch": options["dispatch"],
+        "job.entry": options["kernels"][0] if options["kernels"] else None,
+        "job.dispatch": _dispatch(options["dispatch"])[0],
     }
     added = [f"{key}={value}" for key, value in values.items() if value is not None]
     run_hydra(["job=replay_capture", "device=emulator", *overrides, *added])
 
 
 def _capture_request(command: tuple[str, ...], options: dict[str, Any]) -> CaptureRequest:
-    from rocm_perf_lab.replay.application_capture import CaptureRequest
+    from rocm_perf_lab.replay.application_capture import CaptureRequest, WantedDispatch
 
+    index, shape = _dispatch(options["dispatch"])
+    first, *others = options["kernels"] or [""]
     return CaptureRequest(
         command=command,
-        kernel=options["kernel"],
+        kernel=first,
         output=Path(options["output"]),
-        dispatch=options["dispatch"],
+        dispatch=index,
+        shape=shape,
+        others=tuple(WantedDispatch(kernel, index, shape) for kernel in others),
         mode=options["mode"],
         limit_bytes=options["limit_mib"] << 20,
         timeout_s=options["timeout"],
         application_timeout_s=options["application_timeout"],
         preload=options["preload"],
         rocprofiler_sdk=options["rocprofiler_sdk"],
-        record_command=not options["no_command"],
+        low_addresses=options["low_addresses"],
+        record_command=options["record_command"],
+        when_captured="detach" if options["detach"] else "stop" if options["stop_after_capture"] else "wait",
+    )
+
+
+def _capture_device(options: dict[str, Any]) -> CaptureDevice:
+    from rocm_perf_lab.jobs.replay.application import CaptureDevice
+
+    return CaptureDevice(options["device"], options["target"], Path(options["root"]) if options["root"] else None)
+
+
+def _dispatch(text: str) -> tuple[int, str]:
+    """Return index and shape of --dispatch; 0 if the index is found in a first run."""
+    if text in _CHOICES:
+        return 0, ""
+    if text.isdecimal():
+        return int(text), ""
+    name, _, shape = text.partition("=")
+    if name == "shape" and _SHAPE.fullmatch(shape):
+        return 0, shape
+    raise click.UsageError(
+        f"--dispatch {text}: expected an index from 0, slowest, median, or shape=GRID/BLOCK as in shape=4096x1x1/256x1x1"
     )
 
 

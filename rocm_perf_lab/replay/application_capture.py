@@ -1,7 +1,7 @@
 """Runs an application under the capture tool: `capture(CaptureRequest(...)) -> CaptureOutcome`.
 
 The tool (`native/`) writes to a work directory next to the output. Only a directory with a manifest becomes the output. A
-complete capture is accepted regardless of the exit code of the application.
+complete capture is accepted however the application ends, and kept if this process is interrupted.
 """
 
 from __future__ import annotations
@@ -15,27 +15,43 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.replay.capture_work import CaptureWork, sealed_captures
 from rocm_perf_lab.replay.tool_build import build_sdk_loader, build_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
     from rocm_perf_lab.replay.format import CaptureMode
 
 _SHOWN_KERNELS = 20
 _PREFIX = "ROCM_PERF_LAB_CAPTURE_"
+_POLL_S = 0.1
+_END_GRACE_S = 5.0
+"""Time for the application to end after SIGTERM."""
 
 
 class ApplicationCaptureError(LabError):
     """Application run that produced no capture."""
+
+
+@dataclass(frozen=True)
+class WantedDispatch:
+    """Dispatch of a kernel: its index, from 0, among those of one shape if that is given.
+
+    `shape` is "<grid>/<workgroup>" in work-items, "4096x1x1/256x1x1"; empty for any.
+    """
+
+    kernel: str
+    dispatch: int = 0
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,8 +70,13 @@ class CaptureRequest:
         application_timeout_s: Time limit of the application in seconds; None for no limit.
         preload: Load the tool with LD_PRELOAD, for applications that overwrite HSA_TOOLS_LIB.
         rocprofiler_sdk: Load the tool through rocprofiler-sdk, for runtimes that do not load tools themselves.
-        low_addresses: Request low addresses, which are free in a replay process (HSA_RESERVE_SVM).
-        record_command: Store the command line in the capture.
+        low_addresses: Request low addresses, which are free in a replay process (HSA_RESERVE_SVM, unless the environment sets
+            it); they limit the memory of all GPUs to 1 TiB.
+        record_command: Store the command line in the capture; otherwise its arguments are left out.
+        shape: Shape of the dispatch, see :class:`WantedDispatch`.
+        lists: Time every dispatch instead, see :mod:`rocm_perf_lab.replay.dispatch_list`.
+        others: Further dispatches to capture in the same run; `output` is then a directory of captures.
+        when_captured: End of the run after the last capture: `wait` for the application, `stop` it, or `detach` from it.
     """
 
     command: tuple[str, ...]
@@ -68,32 +89,51 @@ class CaptureRequest:
     application_timeout_s: float | None = None
     preload: bool = False
     rocprofiler_sdk: bool = False
-    low_addresses: bool = True
-    record_command: bool = True
+    low_addresses: bool = False
+    record_command: bool = False
+    shape: str = ""
+    others: tuple[WantedDispatch, ...] = ()
+    lists: bool = False
+    when_captured: Literal["wait", "stop", "detach"] = "wait"
+
+    @property
+    def wanted(self) -> tuple[WantedDispatch, ...]:
+        """All dispatches to capture."""
+        return (WantedDispatch(self.kernel, self.dispatch, self.shape), *self.others)
 
 
 @dataclass(frozen=True)
 class CaptureOutcome:
-    """Complete capture of an application.
+    """Complete captures of an application.
 
-    `kernels` are numbers of dispatches by kernel name, up to the captured dispatch. `exit_code` of the application is negative
-    after a signal.
+    `directory` is the output, `directories` are the captures. `kernels` are numbers of dispatches by kernel name, up to the last
+    captured dispatch. `exit_code` of the application is negative after a signal, None if it still runs. `missing` explains which
+    of several dispatches were not captured.
     """
 
     directory: Path
-    exit_code: int
+    exit_code: int | None
     wall_s: float
     kernels: Mapping[str, int]
     warnings: tuple[str, ...]
+    directories: tuple[Path, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class _RequestReport(BaseModel):
+    """Report of the tool on one wanted dispatch."""
+
+    kernel: str
+    matches: int
+    captured: bool
+    error: str | None
 
 
 class _ProcessReport(BaseModel):
     """Report of the tool in one process: kernels-<pid>.json, see native/FORMAT.md."""
 
     kernels: dict[str, int]
-    matches: int
-    captured: bool
-    error: str | None
+    requests: list[_RequestReport]
     warnings: list[str]
 
 
@@ -102,9 +142,33 @@ class _Report:
     """Reports of all processes, combined."""
 
     kernels: Mapping[str, int]
-    matches: int
-    errors: tuple[str, ...]
+    requests: tuple[_RequestReport, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        return tuple(request.error for request in self.requests if request.error)
+
+
+@dataclass
+class _Watch:
+    """Follows the captures of a running application; as a function, it tells whether the run shall end."""
+
+    request: CaptureRequest
+    work: Path
+    on_sealed: Callable[[Path], None]
+    seen: set[Path] = field(default_factory=set)
+
+    def __call__(self) -> bool:
+        for directory in sealed_captures(self.work):
+            if directory not in self.seen:
+                self.seen.add(directory)
+                self.on_sealed(directory)
+        if self.request.when_captured == "wait":
+            return False
+        numbers = {directory.name.rpartition("-")[2] for directory in self.seen}
+        unfinished = len(list(self.work.glob("capture-*"))) > len(self.seen)
+        return len(numbers) == len(self.request.wanted) and not unfinished
 
 
 def capture(
@@ -114,45 +178,64 @@ def capture(
     environment: Mapping[str, str] | None = None,
     stdout: IO[str] | int | None = None,
     machine: EmulatedMachine | None = None,
+    on_sealed: Callable[[Path], None] = lambda _: None,
 ) -> CaptureOutcome:
-    """Run an application with the capture tool loaded, and return the capture.
+    """Run an application with the capture tool loaded, and return the captures.
+
+    If this process is interrupted, complete captures are in the output nevertheless.
 
     Args:
-        request: Application and dispatch.
+        request: Application and dispatches.
         tool: Capture tool; by default it is built on first use.
         environment: Environment of the application; by default that of this process.
         stdout: Standard output of the application; by default that of this process.
         machine: Emulated machine on which it runs, with environment and standard output of this process; None for this machine.
+        on_sealed: Called for each complete capture, with its directory, which moves to the output later.
 
     Raises:
         ApplicationCaptureError: There is no capture; the message reports the reason and the dispatched kernels.
         ToolBuildError: The tool cannot be built.
     """
-    _check(request, in_root=machine is not None and machine.root is not None)
+    check_request(request, machine)
     tool = (tool or build_tool()).resolve()
-    request.output.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.capturing-", dir=request.output.parent))
-    try:
+    with CaptureWork(request.output, several=bool(request.others)) as work:
         start = time.monotonic()
-        with _listable(build_sdk_loader() if request.rocprofiler_sdk else tool) as name:
-            variables = tool_environment(request, name, work, dict(os.environ if environment is None else environment))
-            if request.rocprofiler_sdk:
-                variables[f"{_PREFIX}TOOL"] = str(tool)
-            if machine is None:
-                exit_code = _run(request, variables, stdout)
-            else:
-                exit_code = _run_emulated(request, machine, variables, [tool.parent, name.parent, work.resolve()])
-        return _accepted(request, work, exit_code, time.monotonic() - start)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        end = run_with_tool(request, work, tool, environment, stdout=stdout, machine=machine, on_sealed=on_sealed)
+        return _accepted(request, work, end, time.monotonic() - start)
+
+
+def run_with_tool(
+    request: CaptureRequest,
+    work: CaptureWork,
+    tool: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdout: IO[str] | int | None = None,
+    machine: EmulatedMachine | None = None,
+    on_sealed: Callable[[Path], None] = lambda _: None,
+) -> ApplicationRunEnd:
+    """Run an application with the tool loaded, which writes to the work directory; the arguments are those of :func:`capture`."""
+    with _listable(build_sdk_loader() if request.rocprofiler_sdk else tool) as name:
+        variables = tool_environment(request, name, work.path, dict(os.environ if environment is None else environment))
+        if request.rocprofiler_sdk:
+            variables[f"{_PREFIX}TOOL"] = str(tool)
+        watch = _Watch(request, work.path, on_sealed)
+        if machine is None:
+            end = _run(request, variables, stdout, work, watch)
+        else:
+            end = _run_emulated(request, machine, variables, [tool.parent, name.parent, work.path], watch)
+    watch()
+    return end
 
 
 def tool_environment(request: CaptureRequest, library: Path, work: Path, environment: dict[str, str]) -> dict[str, str]:
     """Return `environment` with the variables that load a library (the tool or its loader) into the application."""
     added = {
         f"{_PREFIX}DIR": str(work.resolve()),
-        f"{_PREFIX}KERNEL": request.kernel,
-        f"{_PREFIX}INDEX": str(request.dispatch),
+        f"{_PREFIX}KERNEL": "\n".join(wanted.kernel for wanted in request.wanted),
+        f"{_PREFIX}INDEX": "\n".join(str(wanted.dispatch) for wanted in request.wanted),
+        f"{_PREFIX}SHAPE": "\n".join(wanted.shape for wanted in request.wanted),
+        f"{_PREFIX}LIST": "1" if request.lists else "0",
         f"{_PREFIX}MODE": request.mode,
         f"{_PREFIX}LIMIT": str(request.limit_bytes),
         f"{_PREFIX}TIMEOUT": str(request.timeout_s),
@@ -162,7 +245,7 @@ def tool_environment(request: CaptureRequest, library: Path, work: Path, environ
         "HSA_TOOLS_REPORT_LOAD_FAILURE": "1",
         "DEBUG_CLR_DIRECT_DOORBELL": "0",  # intercept queues do not see direct stores to the doorbell
     }
-    if request.low_addresses:
+    if request.low_addresses and "HSA_RESERVE_SVM" not in environment:
         added["HSA_RESERVE_SVM"] = "1"
     preloaded = request.preload or request.rocprofiler_sdk
     variable, separator = ("LD_PRELOAD", ":") if preloaded else ("HSA_TOOLS_LIB", " ")
@@ -183,10 +266,22 @@ def _listable(path: Path) -> Iterator[Path]:
         yield link
 
 
-def _check(request: CaptureRequest, *, in_root: bool) -> None:
+def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> None:
+    """Check that the application can be started as requested.
+
+    Raises:
+        ApplicationCaptureError: It cannot.
+    """
     if not request.command:
         raise ApplicationCaptureError(
             "no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]"
+        )
+    in_root = machine is not None and machine.root is not None
+    if machine is not None and request.when_captured == "detach":
+        raise ApplicationCaptureError(
+            "the emulated GPU ends with this command, and with it the application",
+            where="--detach",
+            hint="Use --stop-after-capture.",
         )
     if not in_root and shutil.which(request.command[0]) is None:
         raise ApplicationCaptureError(
@@ -194,12 +289,11 @@ def _check(request: CaptureRequest, *, in_root: bool) -> None:
             where="the application",
             hint="Pass the path of the program: ./app",
         )
-    if not request.kernel:
+    if not request.lists and not all(wanted.kernel for wanted in request.wanted):
         raise ApplicationCaptureError("no kernel to capture", where="--kernel", hint="Pass the name of the kernel.")
-    if request.dispatch < 0:
-        raise ApplicationCaptureError(
-            f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0."
-        )
+    lowest = min(wanted.dispatch for wanted in request.wanted)
+    if lowest < 0:
+        raise ApplicationCaptureError(f"dispatch {lowest} does not exist", where="--dispatch", hint="Dispatches count from 0.")
     if request.output.exists() or request.output.is_symlink():
         raise ApplicationCaptureError(
             "the output directory already exists",
@@ -208,72 +302,136 @@ def _check(request: CaptureRequest, *, in_root: bool) -> None:
         )
 
 
-def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str] | int | None) -> int:
+@dataclass(frozen=True)
+class ApplicationRunEnd:
+    """End of the application. `exit_code` is None if it still runs or took too long."""
+
+    exit_code: int | None
+    timed_out: bool = False
+    stopped: bool = False
+
+    def text(self, request: CaptureRequest) -> str:
+        if self.timed_out:
+            return f"did not end within {request.application_timeout_s:g} s and was killed"
+        if self.exit_code is None:
+            return "continues"
+        if self.exit_code >= 0:
+            return f"ended with exit code {self.exit_code}"
+        return f"ended on {signal.Signals(-self.exit_code).name}"
+
+
+def _run(
+    request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str] | int | None, work: CaptureWork, watch: _Watch
+) -> ApplicationRunEnd:
     application = subprocess.Popen(request.command, env=environment, stdout=stdout, start_new_session=True)
+    detached = False
     try:
-        return application.wait(request.application_timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise _took_too_long(request) from error
+        if request.when_captured != "detach":
+            work.kills(application.pid)
+        limit = request.application_timeout_s
+        deadline = None if limit is None else time.monotonic() + limit
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return ApplicationRunEnd(application.wait(_POLL_S))
+            if watch():
+                detached = request.when_captured == "detach"
+                return ApplicationRunEnd(None) if detached else ApplicationRunEnd(_stopped(application), stopped=True)
+            if deadline is not None and time.monotonic() > deadline:
+                return ApplicationRunEnd(None, timed_out=True)
     finally:  # also after an interrupt; child processes are in the same session
-        if application.returncode is None:
+        if application.returncode is None and not detached:
             with suppress(ProcessLookupError):
                 os.killpg(application.pid, signal.SIGKILL)
             application.wait()
 
 
-def _run_emulated(request: CaptureRequest, machine: EmulatedMachine, environment: Mapping[str, str], shared: list[Path]) -> int:
+def _stopped(application: subprocess.Popen[bytes]) -> int:
+    """Ask the application to end, kill it if it does not, and return its exit code."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(application.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            return application.wait(_END_GRACE_S)
+    return application.wait()
+
+
+def _run_emulated(
+    request: CaptureRequest, machine: EmulatedMachine, environment: Mapping[str, str], shared: list[Path], watch: _Watch
+) -> ApplicationRunEnd:
     added = {name: value for name, value in environment.items() if os.environ.get(name) != value}
-    exit_code = machine.run(request.command, added, shared, request.application_timeout_s)
-    if exit_code is None:
-        raise _took_too_long(request)
-    return exit_code
+    exit_code = machine.run(request.command, added, shared, request.application_timeout_s, watch)
+    return ApplicationRunEnd(exit_code, timed_out=exit_code is None, stopped=request.when_captured == "stop")
 
 
-def _took_too_long(request: CaptureRequest) -> ApplicationCaptureError:
-    return ApplicationCaptureError(
-        f"the application did not end within {request.application_timeout_s:g} s and was killed",
-        where=" ".join(request.command),
-        hint="Raise --application-timeout, or look for a kernel that hangs.",
-    )
-
-
-def _accepted(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -> CaptureOutcome:
-    report = _read_reports(work)
-    directories = sorted(work.glob("capture-*"))
-    complete = [directory for directory in directories if (directory / "manifest.json").is_file()]
-    if complete:
-        complete[0].rename(request.output)
-        more = [f"{len(complete) - 1} more processes captured a matching dispatch; one capture was kept"] if complete[1:] else []
-        return CaptureOutcome(request.output, exit_code, wall_s, report.kernels, (*report.warnings, *more))
-    if directories:
-        directories[0].rename(request.output)
+def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd, wall_s: float) -> CaptureOutcome:
+    report = _read_reports(work.path)
+    sealed = len(sealed_captures(work.path))
+    if sealed:
+        missing = tuple(_missing(request, report))
+        moved = work.settle()
+        more = [f"{sealed - 1} more processes captured a matching dispatch; one capture was kept"] if sealed > len(moved) else []
+        if end.timed_out or (end.exit_code and not end.stopped):
+            more.append(f"the application {end.text(request)}; the capture is complete")
+        warnings = (*report.warnings, *more)
+        return CaptureOutcome(request.output, end.exit_code, wall_s, report.kernels, warnings, tuple(moved), missing)
+    incomplete = sorted(work.path.glob("capture-*"))
+    if incomplete:
+        incomplete[0].rename(request.output)
         raise ApplicationCaptureError(
-            f"the capture is incomplete: {report.errors[0] if report.errors else _ending(exit_code)}",
+            f"the capture is incomplete: {report.errors[0] if report.errors else end.text(request)}",
             where=f"{request.output} has no manifest.json",
             hint=f"Remove the directory (rm -r {request.output}) and capture again.",
         )
-    raise _explain(request, work, report, exit_code)
+    raise no_result(request, work.path, end)
 
 
-def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: int) -> ApplicationCaptureError:
+def _missing(request: CaptureRequest, report: _Report) -> Iterator[str]:
+    """Explain the dispatches that no process captured."""
+    for number, wanted in enumerate(request.wanted):
+        found = report.requests[number :: len(request.wanted)]  # one per process
+        if any(one.captured for one in found):
+            continue
+        errors = [one.error for one in found if one.error]
+        count = sum(one.matches for one in found)
+        shape = f" of shape {wanted.shape}" if wanted.shape else ""
+        few = f"it was dispatched {count} times{shape}" if count else f"it was never dispatched{shape}"
+        yield f"dispatch {wanted.dispatch} of {wanted.kernel!r} was not captured: {errors[0] if errors else few}"
+
+
+def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> ApplicationCaptureError:
+    """Return the reason why the tool produced nothing."""
+    report = _read_reports(work)
     loaded = [marker.read_text().strip() for marker in sorted(work.glob("loaded-*"))]
     if not loaded:
         return ApplicationCaptureError(
-            f"the application, which {_ending(exit_code)}, did not load the capture tool",
+            f"the application, which {end.text(request)}, did not load the capture tool",
             where=" ".join(request.command),
             hint="Check that the application uses a GPU through ROCm (rocm-perf doctor). If it sets HSA_TOOLS_LIB itself, add "
             "--preload; if that does not help, add --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
-        return ApplicationCaptureError(f"the capture tool did not start: {loaded[0]}", where=f"--kernel {request.kernel}")
+        return ApplicationCaptureError(f"the capture tool did not start: {loaded[0]}", where=" ".join(request.command))
+    if request.lists:
+        return ApplicationCaptureError(
+            f"the application, which {end.text(request)}, dispatched no kernel", where=" ".join(request.command)
+        )
     if report.errors:
         return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
-    ended = f"; the application {_ending(exit_code)}" if exit_code else ""
-    if report.matches:
+    ended = f"; the application {end.text(request)}" if end.exit_code != 0 else ""
+    if request.others:
+        return ApplicationCaptureError(f"no capture was made{ended}", where="\n".join(_missing(request, report)))
+    if end.timed_out:
         return ApplicationCaptureError(
-            f"kernel {request.kernel!r} was dispatched {report.matches} times; dispatch {request.dispatch} does not exist{ended}",
+            f"the application {end.text(request)}",
+            where=" ".join(request.command),
+            hint="Raise --application-timeout, or look for a kernel that hangs.",
+        )
+    matches = sum(one.matches for one in report.requests)
+    if matches:
+        return ApplicationCaptureError(
+            f"kernel {request.kernel!r} was dispatched {matches} times; dispatch {request.dispatch} does not exist{ended}",
             where="--dispatch, which counts from 0",
-            hint=f"The last one is --dispatch {report.matches - 1}.",
+            hint=f"The last one is --dispatch {matches - 1}.",
         )
     return ApplicationCaptureError(
         f"kernel {request.kernel!r} was never dispatched{ended}",
@@ -291,12 +449,6 @@ def _seen(kernels: Mapping[str, int], wanted: str) -> str:
     return "it dispatched " + ", ".join(f"{name} ({kernels[name]} times)" for name in ordered[:_SHOWN_KERNELS]) + more
 
 
-def _ending(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"ended with exit code {exit_code}"
-    return f"ended on {signal.Signals(-exit_code).name}"
-
-
 def _read_reports(work: Path) -> _Report:
     reports = [_ProcessReport.model_validate_json(path.read_bytes()) for path in sorted(work.glob("kernels-*.json"))]
     kernels: Counter[str] = Counter()
@@ -304,7 +456,6 @@ def _read_reports(work: Path) -> _Report:
         kernels.update(report.kernels)
     return _Report(
         kernels=dict(kernels),
-        matches=sum(report.matches for report in reports),
-        errors=tuple(report.error for report in reports if report.error),
+        requests=tuple(request for report in reports for request in report.requests),
         warnings=tuple(dict.fromkeys(warning for report in reports for warning in report.warnings)),
     )

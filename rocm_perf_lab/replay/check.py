@@ -236,7 +236,7 @@ def element_types(capture: Capture) -> dict[int, str]:
     types = {}
     for number, argument in enumerate(arguments):
         parameter = parameters[number] if len(parameters) == len(arguments) else ""
-        dtype = _named(argument, capture.dispatch.argument_types) or _element(argument.type_name) or _element(parameter)
+        dtype = _named(argument, capture.dispatch.argument_types) or element_type(argument.type_name) or element_type(parameter)
         if dtype is not None and argument.size == _POINTER_BYTES:
             types[argument.offset] = dtype
     return types
@@ -266,11 +266,16 @@ def _named(argument: KernelArgument, types: Mapping[str, str]) -> str | None:
     return types.get(argument.name) if argument.name in types else types.get(f"@{argument.offset}")
 
 
-def _element(declared: str) -> str | None:
-    """Return the element type of a declaration: `f32` for `float const*`."""
+def element_type(declared: str) -> str | None:
+    """Return the element type of a pointer declaration: `f32` for `float const*`; None if unknown."""
     if not declared.endswith("*"):
         return None
-    plain = " ".join(word for word in declared[:-1].split() if word not in ("const", "volatile", "__restrict__"))
+    return scalar_type(declared[:-1])
+
+
+def scalar_type(declared: str) -> str | None:
+    """Return the data type of a scalar declaration: `i32` for `int const`; None if unknown."""
+    plain = " ".join(word for word in declared.split() if word not in ("const", "volatile", "__restrict__"))
     return _C_TYPES.get(plain)
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.format import Region
     from rocm_perf_lab.replay.kernarg import ReplayGeometry
+    from rocm_perf_lab.replay.messages import CacheState
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -96,6 +97,7 @@ class EmulatedReplayer:
         self._current: _LoadedCode | None = None
         self._counters: Mapping[str, float] = {}
         self._sample_seed: int | None = None
+        self._warm = True
         self._notes: dict[str, None] = dict.fromkeys(_capture_notes(capture))
 
     @property
@@ -138,6 +140,17 @@ class EmulatedReplayer:
         if not timed:
             return None
         return self._estimate(code, result)
+
+    def use_caches(self, state: CacheState) -> None:
+        """Estimate following dispatches with this state of the memory-side cache; restored memory counts as warm."""
+        self._warm = state != "cold"
+
+    def flush(self) -> None:
+        """Return at once: the timing model starts with the chosen state."""
+
+    def clocks(self) -> Mapping[str, float]:
+        """Return no clocks: the model assumes the maximum."""
+        return {}
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
         """Yield every region with the pages that were written since the last restore."""
@@ -238,7 +251,7 @@ class EmulatedReplayer:
 
     def _fill_variables(self, loaded: LoadedCodeObject) -> None:
         symbols = loaded.elf.symbols
-        for variable in self._capture.dispatch.variables:
+        for variable in self._capture.dispatch.described_variables:
             symbol = symbols.get(variable.name)
             if symbol is None or symbol.size != variable.size:
                 self._notes[f"module variable {variable.name} was not restored: it is not in this code object"] = None
@@ -270,6 +283,7 @@ class EmulatedReplayer:
             block=code.geometry.block,
             dynamic_lds_bytes=code.geometry.dynamic_lds_bytes,
             buffers=[block for mapped in self._regions for block in mapped.blocks],
+            warm=self._warm,
         )
         self._counters = {name: float(value) for name, value in {**timing.counters, **result.counters}.items()}
         return timing.duration_ns / 1e3

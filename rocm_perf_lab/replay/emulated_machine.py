@@ -1,10 +1,10 @@
-"""Emulated GPU on which an application runs while one of its dispatches is captured: ROCm is real, the driver is emulated."""
+"""Emulated GPU on which an application runs while one of its dispatches is captured, with AMD's HIP runtime or another one."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
@@ -12,7 +12,7 @@ from rocm_perf_lab.runtime.application import ApplicationRun, DriverOptions, run
 from rocm_perf_lab.runtime.emulated_gpus import emulated_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.target.model import Target
@@ -25,13 +25,20 @@ class EmulatedMachine:
     Args:
         target: The GPU.
         root: Directory tree with ROCm that becomes the application's root directory; None for the ROCm of this machine.
+        runtime_variables: Environment variables with which the application finds its HIP runtime.
     """
 
     target: Target
     root: Path | None = None
+    runtime_variables: Mapping[str, str] = field(default_factory=dict)
 
     def run(
-        self, command: tuple[str, ...], variables: Mapping[str, str], shared: Sequence[Path], timeout_s: float | None
+        self,
+        command: tuple[str, ...],
+        variables: Mapping[str, str],
+        shared: Sequence[Path],
+        timeout_s: float | None,
+        shall_end: Callable[[], bool] | None = None,
     ) -> int | None:
         """Run an application to its end.
 
@@ -40,6 +47,7 @@ class EmulatedMachine:
             variables: Environment variables besides those of this process.
             shared: Directories that the application sees at the same path if it has a root.
             timeout_s: Time limit in seconds; None for no limit.
+            shall_end: Called about ten times per second; the application is ended when it returns true.
 
         Returns:
             Exit code, negative after a signal; None if the time limit was reached and the application was ended.
@@ -53,8 +61,9 @@ class EmulatedMachine:
             DriverOptions(len(os.sched_getaffinity(0))),
             self.root,
             timeout_s=math.inf if timeout_s is None else timeout_s,
-            variables=variables,
+            variables={**self.runtime_variables, **variables},
             shared=tuple(shared),
+            shall_end=shall_end,
         )
         result = run_application(run)
         if result.end.kind == "error":

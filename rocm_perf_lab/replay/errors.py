@@ -23,6 +23,10 @@ class ReservationError(ReplayError):
     exit_code = EXIT_NEGATIVE
 
 
+class RelocatedReservation(ReservationError):
+    """Captured addresses for which the runtime reserved others."""
+
+
 class DeviceFault(ReplayError):
     """Replayed kernel that faulted, did not end in time, or ended its process."""
 

@@ -40,15 +40,21 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
     code_object, kernel = chosen_code(capture, job, geometry)
     checker = _Checker.prepare(capture, replayer, job.check) if job.check is not None else None
     replayer.load(code_object, kernel, geometry)
-    warmup = [_required(replayer.dispatch(), replayer.restore()) for _ in range(job.warmup)]
+    iterations, warmups = job.repetitions(emulated=replayer.environment.emulated)
+    replayer.use_caches(job.caches)
+    warmup = [_required(replayer.dispatch(), replayer.restore()) for _ in range(warmups)]
     replayer.restore()
+    if job.caches == "warm" and not replayer.environment.emulated:
+        replayer.dispatch(timed=False)
     samples: list[float] = []
     restored = 0
     dispatch_s = 0.0
     begin = time.perf_counter()
-    for iteration in range(job.iterations):
+    for iteration in range(iterations):
         if iteration and job.recopy:
             restored += replayer.restore()
+        if job.caches == "cold":
+            replayer.flush()
         timed = not (replayer.environment.emulated and job.recopy and iteration)  # equal memory, equal estimates
         started = time.perf_counter()
         duration = replayer.dispatch(timed=timed)
@@ -72,6 +78,7 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
         kernel=kernel.name,
         notes=replayer.notes,
         verification=checker.result() if checker is not None else None,
+        clocks=dict(replayer.clocks()),
         counters=dict(replayer.counters()),
         read=tuple(base64.b64encode(replayer.read(address, nbytes)).decode() for address, nbytes in job.read),
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "rocm-perf-lab-capture"
 FORMAT_VERSION: Final = 1
+PACKED_VERSION: Final = 2
+"""Version of manifests of packed captures."""
 PAGE_BYTES: Final = 4096
 
 DISPATCH_NAME = "dispatch.json"
@@ -31,6 +33,7 @@ VARIABLES_NAME = "variables.bin"
 AFTER_VARIABLES_NAME = "after/variables.bin"
 
 _LAST_ADDRESS = 1 << 64
+_UNIT_IDENTIFIER = "__hip_cuid_"
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}")
 
 
@@ -78,13 +81,47 @@ class CaptureProvenance(CaptureModel):
     emulated: bool
 
 
+class PackedEntry(FileEntry):
+    """File whose pages are in packs: its size and SHA-256 unpacked, and the name of its page map."""
+
+    pages: str
+
+
 class Manifest(CaptureModel):
-    """`manifest.json`, written last: a directory without it is incomplete."""
+    """`manifest.json`, written last: a directory without it is incomplete.
+
+    `files` are the files of the directory, `packed` those whose pages are in `packs`.
+    """
 
     format: Literal["rocm-perf-lab-capture"] = FORMAT
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[1, 2] = FORMAT_VERSION
     files: dict[str, FileEntry]
+    packed: dict[str, PackedEntry] = {}
+    packs: tuple[str, ...] = ()
     provenance: CaptureProvenance
+
+    @model_validator(mode="after")
+    def _names_each_file_once(self) -> Self:
+        if self.format_version == FORMAT_VERSION and (self.packed or self.packs):
+            raise ValueError(f"captures of version {FORMAT_VERSION} are not packed")
+        stored = [*(entry.pages for entry in self.packed.values()), *self.packs]
+        if len(set(stored)) < len(stored):
+            raise ValueError("a page map or pack is listed twice")
+        for name in stored:
+            if name not in self.files:
+                raise ValueError(f"{name!r} is not among the files")
+        for name in self.packed.keys() & self.files.keys():
+            raise ValueError(f"{name!r} is both packed and a file")
+        for name, entry in self.packed.items():
+            if entry.size % PAGE_BYTES or self.files[entry.pages].size * PAGE_BYTES != entry.size * 8:
+                raise ValueError(f"the page map of {name!r} has another number of pages")
+        return self
+
+    @property
+    def contents(self) -> dict[str, FileEntry]:
+        """Files of the capture as they were captured, whether packed or not."""
+        stored = {*(entry.pages for entry in self.packed.values()), *self.packs}
+        return {name: entry for name, entry in self.files.items() if name not in stored} | self.packed
 
 
 class CapturedAllocation(CaptureModel):
@@ -220,12 +257,20 @@ class DispatchIndex(CaptureModel):
 
 
 class CapturedQueue(CaptureModel):
-    """Queue that the packet was submitted to."""
+    """Queue that the packet was submitted to; `cu_mask` has 32 compute units per word, none stands for all."""
 
     id: Count
     type: Count
     size: Count
     agent: Count
+    cu_mask: tuple[Annotated[int, Field(ge=0, le=0xFFFF_FFFF)], ...] = ()
+
+
+class CapturedKernarg(CaptureModel):
+    """Memory of the kernarg segment."""
+
+    location: Literal["gpu", "cpu"]
+    pool_flags: Count = 0
 
 
 class CapturedAgent(CaptureModel):
@@ -297,12 +342,13 @@ class CapturedRuntime(CaptureModel):
 
 
 class CapturedEnvironment(CaptureModel):
-    """Captured process. `command` is null if recording it was disabled."""
+    """Captured process. In `command`, the arguments are left out if `command_redacted`."""
 
     variables: dict[str, str] = {}
     runtime: CapturedRuntime = CapturedRuntime()
     pid: Count = 0
     command: tuple[str, ...] | None = None
+    command_redacted: bool = False
 
 
 class DispatchDocument(CaptureModel):
@@ -311,6 +357,7 @@ class DispatchDocument(CaptureModel):
     format_version: Literal[1] = FORMAT_VERSION
     kernel: CapturedKernel
     packet: CapturedPacket
+    kernarg: CapturedKernarg | None = None
     index: DispatchIndex
     queue: CapturedQueue
     agent: Count
@@ -331,6 +378,11 @@ class DispatchDocument(CaptureModel):
         if self.agents[self.agent].type != "gpu":
             raise ValueError(f"agent {self.agent}, which ran the dispatch, is not a GPU")
         return self
+
+    @property
+    def described_variables(self) -> tuple[CapturedVariable, ...]:
+        """Variables of the source, without the identifier that the compiler gives each unit."""
+        return tuple(variable for variable in self.variables if not variable.name.startswith(_UNIT_IDENTIFIER))
 
     @property
     def gpu(self) -> CapturedAgent:
@@ -375,11 +427,8 @@ def document_text(document: CaptureModel) -> str:
 
 
 def export_schemas(directory: Path) -> tuple[Path, ...]:
-    """Write the JSON Schemas of a capture's documents, `capture_<document>.schema.json`, and `replay.schema.json`."""
-    from rocm_perf_lab.replay.report import ReplayDocument
-
-    named: dict[str, type[BaseModel]] = {f"capture_{name}": model for name, model in DOCUMENTS.items()}
-    named["replay.json"] = ReplayDocument
+    """Write the JSON Schemas of a capture's documents, `capture_<document>.schema.json`."""
+    named = {f"capture_{name}": model for name, model in DOCUMENTS.items()}
     return tuple(
         write_schema(directory / name.replace(".json", ".schema.json"), model, "validation") for name, model in named.items()
     )

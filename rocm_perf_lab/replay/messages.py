@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
+CacheState = Literal["restored", "warm", "cold"]
+"""Caches at the start of a dispatch: with restored memory, with the lines of the dispatch just before, or with other lines."""
+DEFAULT_ITERATIONS, DEFAULT_WARMUP = 100, 10
+"""Replays on a GPU unless the request says otherwise."""
+
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -50,16 +55,29 @@ class GeometryRequest(_Message):
 
 
 class ReplayRequest(_Message):
-    """Series of replays. `hsaco` replaces the captured code object; `read` lists memory to return, as (address, bytes)."""
+    """Series of replays. `hsaco` replaces the captured code object; `read` lists memory to return, as (address, bytes).
 
-    iterations: PositiveInt = 1
-    warmup: NonNegativeInt = 0
+    `iterations` and `warmup` are by default those of :meth:`repetitions`. Warm caches need `recopy` to be False: memory is
+    restored before the first dispatch only.
+    """
+
+    iterations: PositiveInt | None = 1
+    warmup: NonNegativeInt | None = 0
     recopy: bool = True
     hsaco: str | None = None
     force: bool = False
     check: CheckRequest | None = None
     geometry: GeometryRequest | None = None
+    caches: CacheState = "restored"
     read: tuple[tuple[int, int], ...] = ()
+
+    def repetitions(self, *, emulated: bool) -> tuple[int, int]:
+        """Return iterations and warm-up replays. One emulated replay is enough: all have the same time."""
+        iterations, warmup = (1, 0) if emulated else (DEFAULT_ITERATIONS, DEFAULT_WARMUP)
+        return (
+            iterations if self.iterations is None else self.iterations,
+            warmup if self.warmup is None else self.warmup,
+        )
 
 
 class Verification(_Message):
@@ -90,6 +108,8 @@ class ReplayOutcome(_Message):
     kernel: str
     notes: tuple[str, ...] = ()
     verification: Verification | None = None
+    clocks: dict[str, float] = {}
+    """Clocks in MHz after the last dispatch, if the driver shows them."""
     counters: dict[str, float] = {}
     read: tuple[str, ...] = ()
     """The requested memory, in base 64."""

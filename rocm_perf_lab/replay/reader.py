@@ -6,7 +6,8 @@ consistency of the documents. `capture_problems(directory)` collects all problem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from rocm_perf_lab.replay.format import (
     KERNARG_NAME,
     MANIFEST_NAME,
     MEMORY_NAME,
+    PACKED_VERSION,
     PAGE_BYTES,
     VARIABLES_NAME,
     CaptureModel,
@@ -33,6 +35,7 @@ from rocm_perf_lab.replay.format import (
     MemoryDocument,
     parsed_json,
 )
+from rocm_perf_lab.replay.packs import PackReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +53,22 @@ _CAPTURE_AGAIN = "Copy it again from where it was captured, or capture again."
 @dataclass(frozen=True)
 class _DirectoryContents:
     directory: CaptureDirectory
+    manifest: Manifest
+    unpacked: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        return self.directory.view(str(region.file))
+        return self._content(str(region.file))
 
     def after_pages(self, region: Region) -> NDArray[np.uint8]:
-        return self.directory.view(region.after.file) if region.after is not None else np.zeros(0, dtype=np.uint8)
+        return self._content(region.after.file) if region.after is not None else np.zeros(0, dtype=np.uint8)
+
+    def _content(self, name: str) -> NDArray[np.uint8]:
+        entry = self.manifest.packed.get(name)
+        if entry is None:
+            return self.directory.view(name)
+        if name not in self.unpacked:
+            self.unpacked[name] = PackReader(self.directory, self.manifest.packs).unpacked(entry.pages, entry.size)
+        return self.unpacked[name]
 
 
 def open_capture(path: Path, *, verify: bool = True) -> Capture:
@@ -108,7 +121,7 @@ def _opened(path: Path) -> tuple[Capture, CaptureDirectory, Manifest]:
     memory = _document(directory, manifest, MEMORY_NAME, MemoryDocument)
     for problem in _structure_problems(directory, manifest, dispatch, memory):
         raise CaptureError(problem, where=str(path), hint=_CAPTURE_AGAIN)
-    has_variables_after = AFTER_VARIABLES_NAME in manifest.files
+    has_variables_after = AFTER_VARIABLES_NAME in manifest.contents
     capture = Capture(
         directory=path,
         dispatch=dispatch,
@@ -118,7 +131,7 @@ def _opened(path: Path) -> tuple[Capture, CaptureDirectory, Manifest]:
         hsaco=directory.content(CODE_OBJECT_NAME),
         variables=directory.content(VARIABLES_NAME) if dispatch.variables else b"",
         after_variables=directory.content(AFTER_VARIABLES_NAME) if has_variables_after else None,
-        contents=_DirectoryContents(directory),
+        contents=_DirectoryContents(directory, manifest),
     )
     return capture, directory, manifest
 
@@ -136,10 +149,10 @@ def _manifest(directory: CaptureDirectory) -> Manifest:
             else "Pass a directory that rocm-perf replay capture created.",
         )
     plain = _json(directory, MANIFEST_NAME)
-    if plain.get("format") != FORMAT or plain.get("format_version") != FORMAT_VERSION:
+    if plain.get("format") != FORMAT or plain.get("format_version") not in (FORMAT_VERSION, PACKED_VERSION):
         raise CaptureError(
             f"this capture has format {plain.get('format')!r} version {plain.get('format_version')!r}; "
-            f"this version of rocm-perf-lab reads {FORMAT!r} version {FORMAT_VERSION}",
+            f"this version of rocm-perf-lab reads {FORMAT!r} versions {FORMAT_VERSION} and {PACKED_VERSION}",
             where=str(directory.path),
             hint="Use the version of rocm-perf-lab that wrote it, or capture again.",
         )
@@ -181,22 +194,24 @@ def _structure_problems(
     directory: CaptureDirectory, manifest: Manifest, dispatch: DispatchDocument, memory: MemoryDocument
 ) -> Iterator[str]:
     """Yield inconsistencies between the documents, and between them and the file sizes."""
-    sizes = _expected_sizes(dispatch, memory)
-    for name in sorted(sizes.keys() - manifest.files.keys()):
+    sizes, contents = _expected_sizes(dispatch, memory), manifest.contents
+    for name in sorted(sizes.keys() - contents.keys()):
         yield f"the manifest does not list {name}"
-    for name in sorted(manifest.files.keys() - sizes.keys() - {AFTER_VARIABLES_NAME}):
+    for name in sorted(contents.keys() - sizes.keys() - {AFTER_VARIABLES_NAME}):
         yield f"the manifest lists {name!r}, which no document refers to"
     for name, size in sizes.items():
-        entry = manifest.files[name]
+        entry = contents[name]
         if size is not None and entry.size != size:
             yield f"{name} has {entry.size:,} bytes in the manifest, but the documents require {size:,}"
+    for name in sorted({CODE_OBJECT_NAME, DISPATCH_NAME, MEMORY_NAME, KERNARG_NAME, VARIABLES_NAME} & manifest.packed.keys()):
+        yield f"{name} must not be packed"
     for name in manifest.files:
         problem = _file_problem(directory, manifest, name, with_content=False)
         if problem is not None:
             yield problem
-    if manifest.files[CODE_OBJECT_NAME].sha256 != dispatch.code_object.sha256:
+    if contents[CODE_OBJECT_NAME].sha256 != dispatch.code_object.sha256:
         yield f"{CODE_OBJECT_NAME} is not the code object named in {DISPATCH_NAME}"
-    if AFTER_VARIABLES_NAME in manifest.files and manifest.files[AFTER_VARIABLES_NAME].size != sizes.get(VARIABLES_NAME):
+    if AFTER_VARIABLES_NAME in contents and contents[AFTER_VARIABLES_NAME].size != sizes.get(VARIABLES_NAME):
         yield f"{AFTER_VARIABLES_NAME} and {VARIABLES_NAME} differ in size"
 
 
@@ -221,6 +236,20 @@ def _content_problems(directory: CaptureDirectory, manifest: Manifest, *, everyt
             problem = _file_problem(directory, manifest, name, with_content=True)
             if problem is not None:
                 yield problem
+    for name in sorted(manifest.packed) if everything else ():
+        problem = _unpacked_problem(directory, manifest, name)
+        if problem is not None:
+            yield problem
+
+
+def _unpacked_problem(directory: CaptureDirectory, manifest: Manifest, name: str) -> str | None:
+    entry, digest = manifest.packed[name], hashlib.sha256()
+    try:
+        for piece in PackReader(directory, manifest.packs).pieces(entry.pages, entry.size):
+            digest.update(piece.data)
+    except CaptureError as error:
+        return error.what
+    return None if digest.hexdigest() == entry.sha256 else f"{name} was modified: its SHA-256 does not match the manifest"
 
 
 def _file_problem(directory: CaptureDirectory, manifest: Manifest, name: str, *, with_content: bool) -> str | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.replay.kernarg import ReplayGeometry
+    from rocm_perf_lab.replay.messages import CacheState
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
@@ -57,6 +58,18 @@ class Replayer(Protocol):
             DeviceFault: The kernel faulted or did not end in time.
             EmulationError: The emulated kernel faulted or exceeded the instruction limit.
         """
+        ...
+
+    def use_caches(self, state: CacheState) -> None:
+        """Choose the state of the caches for the following dispatches; cold ones are overwritten by :meth:`flush`."""
+        ...
+
+    def flush(self) -> None:
+        """Replace the lines in the caches by others, after a restore."""
+        ...
+
+    def clocks(self) -> Mapping[str, float]:
+        """Return current clocks in MHz by name: shader, memory; empty if they are unknown."""
         ...
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:

@@ -11,10 +11,14 @@ from rocm_perf_lab.replay.messages import Verification
 from rocm_perf_lab.target.timing_errors import UNVALIDATED
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.messages import ReplayOutcome, ReplayRequest
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
 SCHEMA_VERSION: Literal["1.0"] = "1.0"
+
+_AGREEMENT = 0.1
+"""Largest relative difference of replayed and captured time without a warning."""
 
 
 class _Part(BaseModel):
@@ -70,12 +74,44 @@ class TimingSection(_Part):
     """Error band of emulated durations; null for measured ones."""
 
 
+class CapturedTime(_Part):
+    """Duration of the captured dispatch in microseconds, and `ratio`, the median of the replays over it.
+
+    `agrees`: they differ by at most 10 %. A captured dispatch ran once, with the caches and clocks that the application left.
+    """
+
+    microseconds: float
+    ratio: float
+    agrees: bool
+
+    def note(self, median_us: float, *, emulated: bool) -> str:
+        """Return the warning about times that differ."""
+        cause = "outside of a profile, the clock of the emulated GPU is a rougher estimate than the timing model"
+        if not emulated:
+            cause = "caches, clocks or other work on the GPU differed"
+        return (
+            f"the captured code object takes {median_us:.4g} us in replays, {self.ratio:.2f} times the "
+            f"{self.microseconds:.4g} us of the captured dispatch: {cause}"
+        )
+
+
+def captured_time(capture: Capture, median_us: float, *, emulated: bool) -> CapturedTime | None:
+    """Compare replays of the captured code object with the captured dispatch; None for times of another kind."""
+    timing = capture.dispatch.timing
+    if timing is None or timing.duration_us <= 0 or capture.emulated != emulated:
+        return None
+    ratio = median_us / timing.duration_us
+    return CapturedTime(microseconds=timing.duration_us, ratio=ratio, agrees=abs(ratio - 1) <= _AGREEMENT)
+
+
 class EnvironmentSection(_Part):
     """Device, ROCm version and process of the replay."""
 
     gpu_agent: str
     rocm_version: str
     pid: int
+    clocks_mhz: dict[str, float] = {}
+    """Clocks after the last dispatch, if the driver shows them."""
 
 
 class ReplayDocument(_Part):
@@ -88,27 +124,44 @@ class ReplayDocument(_Part):
     environment: EnvironmentSection
     capture: str
     hsaco_path: str
+    captured: CapturedTime | None = None
+    """Time of the captured dispatch; null with a replacement, or if one is measured and the other emulated."""
     wall_time_ms: float
     restored_bytes: int
     verification: Verification | None
     notes: tuple[str, ...]
 
 
+class ReplayedPair(_Part):
+    """`replay.json` of `job=replay`: replays of the captured code object and of an override; `speedup` is their ratio."""
+
+    captured: ReplayDocument
+    override: ReplayDocument
+    speedup: float
+    time_kind: Literal["emulated", "measured"]
+    indistinguishable: bool
+    """Whether two emulated times differ by less than the error band of their ratio."""
+
+
 def replay_document(
-    capture: str, job: ReplayRequest, outcome: ReplayOutcome, errors: TimingErrors = UNVALIDATED
+    capture: Capture, job: ReplayRequest, outcome: ReplayOutcome, errors: TimingErrors = UNVALIDATED, *, name: str | None = None
 ) -> ReplayDocument:
     """Build the report of a replay.
 
     Args:
-        capture: Directory of the capture.
+        capture: The capture.
         job: The request.
         outcome: Its outcome.
         errors: Error bands of the emulated GPU; not used for measured times.
+        name: Directory of the capture as the user wrote it.
     """
     samples = outcome.samples_us
+    directory = name or str(capture.directory)
+    captured = captured_time(capture, median(samples), emulated=outcome.emulated) if job.hsaco is None else None
+    warning = () if captured is None or captured.agrees else (captured.note(median(samples), emulated=outcome.emulated),)
     return ReplayDocument(
         kernel=KernelSection(name=outcome.kernel),
-        execution=ExecutionSection(iterations=job.iterations, mode="stateless" if job.recopy else "stateful"),
+        execution=ExecutionSection(iterations=len(samples), mode="stateless" if job.recopy else "stateful"),
         timing=TimingSection(
             kind="emulated" if outcome.emulated else "measured",
             average=mean(samples),
@@ -120,11 +173,17 @@ def replay_document(
             warmup=outcome.warmup_us,
             expected=ExpectedTime.of(median(samples), errors) if outcome.emulated else None,
         ),
-        environment=EnvironmentSection(gpu_agent=outcome.gpu_agent, rocm_version=outcome.rocm_version, pid=outcome.pid),
-        capture=capture,
-        hsaco_path=job.hsaco or f"{capture}/kernel.hsaco",
+        environment=EnvironmentSection(
+            gpu_agent=outcome.gpu_agent,
+            rocm_version=outcome.rocm_version,
+            pid=outcome.pid,
+            clocks_mhz=outcome.clocks,
+        ),
+        capture=directory,
+        hsaco_path=job.hsaco or f"{directory}/kernel.hsaco",
+        captured=captured,
         wall_time_ms=outcome.wall_ms,
         restored_bytes=outcome.restored_bytes,
         verification=outcome.verification,
-        notes=outcome.notes,
+        notes=(*outcome.notes, *warning),
     )

@@ -20,7 +20,14 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.sampling import DEFAULT_SAMPLE
 from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
-from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, ReplayError, ReservationError
+from rocm_perf_lab.replay.errors import (
+    CaptureError,
+    DeviceFault,
+    OverrideError,
+    RelocatedReservation,
+    ReplayError,
+    ReservationError,
+)
 from rocm_perf_lab.replay.messages import ReplayOutcome, ReplaySetup, WorkerError
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ DeviceName = Literal["emulator", "rocm"]
 _ERRORS: dict[str, type[LabError]] = {
     "CaptureError": CaptureError,
     "ReservationError": ReservationError,
+    "RelocatedReservation": RelocatedReservation,
     "DeviceFault": DeviceFault,
     "OverrideError": OverrideError,
     "ReplayError": ReplayError,

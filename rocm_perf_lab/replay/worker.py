@@ -108,7 +108,7 @@ def _taken(taken: list[tuple[int, int]]) -> dict[str, Any]:
         "kind": "ReservationError",
         "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every new process",
         "where": f"{address:#x} to {address + nbytes:#x}: {owner}",
-        "hint": "Capture with HSA_RESERVE_SVM=1, which places device memory away from libraries.",
+        "hint": "Capture with --low-addresses, which places device memory away from libraries.",
         "fatal": True,
     }
 
@@ -118,7 +118,10 @@ def _failure(error: Any, *, fatal: bool) -> dict[str, Any]:
     return {"kind": kind, "what": error.what, "where": error.where, "hint": error.hint, "fatal": fatal}
 
 
-_REPORTED = {"CaptureError", "ReservationError", "DeviceFault", "OverrideError", "ReplayError", "EmulationError", "LabError"}
+_REPORTED = frozenset(
+    {"CaptureError", "ReservationError", "RelocatedReservation", "DeviceFault", "OverrideError", "ReplayError"}
+    | {"EmulationError", "LabError"}
+)
 
 
 def _answer(results: Any, message: dict[str, Any]) -> None:

@@ -427,6 +427,12 @@ def test_an_invalid_regular_expression_is_reported(capturing: Capturing) -> None
         capturing("/scale(/")
 
 
+@pytest.mark.parametrize(("version", "reason"), [(1, "older than ROCm 6.0, the oldest"), (3, "newer than the")])
+def test_an_unsupported_runtime_is_refused(capturing: Capturing, version: int, reason: str) -> None:
+    with pytest.raises(ApplicationCaptureError, match=f"did not start: the HSA runtime is {reason} supported version"):
+        capturing("scale", variables={"STAND_IN_HSA_FAULT": f"amd_table={version}"})
+
+
 def test_a_machine_without_a_gpu_is_reported(capturing: Capturing) -> None:
     with pytest.raises(ApplicationCaptureError, match="which ended with exit code 70, did not load the capture tool"):
         capturing("scale", variables={"STAND_IN_HSA_FAULT": "no_gpu"})

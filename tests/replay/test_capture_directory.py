@@ -218,7 +218,7 @@ def workgroup_of_nothing(directory: Path) -> None:
 
 
 def newer_format(directory: Path) -> None:
-    rewrite(directory, "manifest.json", lambda d: d.update({"format_version": 2}))
+    rewrite(directory, "manifest.json", lambda d: d.update({"format_version": 3}))
 
 
 def pages_outside(directory: Path) -> None:
@@ -244,7 +244,7 @@ def pages_outside(directory: Path) -> None:
         (unknown_key, "surprise"),
         (number_for_an_address, "an address is"),
         (workgroup_of_nothing, "workgroup size"),
-        (newer_format, "version 2; this version of rocm-perf-lab reads"),
+        (newer_format, "version 3; this version of rocm-perf-lab reads"),
         (pages_outside, "overlap or are outside"),
     ],
 )

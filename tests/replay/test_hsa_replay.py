@@ -134,21 +134,21 @@ def wrong_scale(directory: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "message"),
+    ("fault", "codes", "message"),
     [
-        ("relocates", 1, "relocation: "),
-        ("reserve_fails", 1, "the runtime does not reserve"),
-        ("no_vmem", 2, "no virtual memory interface"),
-        ("no_gpu", 2, "the HSA runtime does not start"),
+        ("relocates", [2, 1], "relocation: "),
+        ("reserve_fails", [1, 1], "the runtime does not reserve"),
+        ("no_vmem", [2, 2], "no virtual memory interface"),
+        ("no_gpu", [2, 2], "the HSA runtime does not start"),
     ],
 )
 def test_addresses_are_reserved_exactly_or_the_reason_is_reported(
-    fault: str, code: int, message: str, environment: dict[str, str], captured: Path
+    fault: str, codes: list[int], message: str, environment: dict[str, str], captured: Path
 ) -> None:
     checked = replay(environment, "reserve-check", "--capture-dir", str(captured), fault=fault)
     replayed = full_vm(environment, captured, fault=fault)
 
-    assert [checked.returncode, replayed.returncode] == [code, code]
+    assert [checked.returncode, replayed.returncode] == codes
     assert message in checked.stderr
     assert "Memory reconstructed" not in replayed.stdout
 

@@ -11,6 +11,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.jobs.profile.workbench import Workbench
 from rocm_perf_lab.replay.emulated_capture import capture_described_launch
+from rocm_perf_lab.replay.packing import pack_in_place
 
 if TYPE_CHECKING:
     from rocm_perf_lab.config.lab import LabConfig
@@ -81,4 +82,5 @@ def capture_described(config: LabConfig, device: Device, directory: Path, *, mod
     build = compiled.build
     launch = build_launch(config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
     capture_described_launch(device, launch, directory, kernel=config.kernel, target=config.target, mode=mode)
+    pack_in_place(directory)
     return compiled

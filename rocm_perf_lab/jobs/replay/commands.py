@@ -1,8 +1,7 @@
-"""Commands `rocm-perf replay capture|info|verify|reserve-check|full-vm`."""
+"""Commands `rocm-perf replay info|verify|reserve-check|full-vm`."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.markup import escape
 from rich.table import Table
 
-from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS, LabError
+from rocm_perf_lab.core.errors import EXIT_BAD_INPUT, EXIT_NEGATIVE, EXIT_SUCCESS, LabError
 from rocm_perf_lab.device.choice import KFD
-from rocm_perf_lab.jobs.profile.emulated_application import chosen_device
-from rocm_perf_lab.replay.errors import IncompleteCapture, ReplayError
+from rocm_perf_lab.jobs.replay.tracked import track_replay
+from rocm_perf_lab.replay.documents import CaptureInfo, CaptureValidity, ReservationFailure, ReserveCheck, ReservedRange
+from rocm_perf_lab.replay.errors import IncompleteCapture, RelocatedReservation, ReplayError, ReservationError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from rocm_perf_lab.replay.report import replay_document
@@ -21,13 +21,13 @@ from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
-    from rocm_perf_lab.replay.application_capture import CaptureRequest
+    from rocm_perf_lab.jobs.replay.tracked import TrackingChoice
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
+    from rocm_perf_lab.replay.messages import CacheState
     from rocm_perf_lab.replay.report import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
     from rocm_perf_lab.target.model import Target
@@ -127,8 +127,8 @@ class FullVmRequest:
     """Arguments of `full-vm`."""
 
     where: ReplayTarget
-    iterations: int = 1
-    warmup: int = 0
+    iterations: int | None = None
+    warmup: int | None = None
     recopy: bool = True
     hsaco: Path | None = None
     force: bool = False
@@ -137,6 +137,7 @@ class FullVmRequest:
     atol: float = 0.0
     nan: Literal["equal", "exact", "forbid"] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    caches: CacheState = "restored"
 
     @property
     def job(self) -> ReplayRequest:
@@ -150,10 +151,36 @@ class FullVmRequest:
             hsaco=str(self.hsaco.resolve()) if self.hsaco is not None else None,
             force=self.force,
             check=order if self.check else None,
+            caches=self.caches,
         )
 
 
-def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> int:
+def replay_capture(
+    request: FullVmRequest, started: Callable[[], None] = lambda: None, tracking: TrackingChoice = "none"
+) -> ReplayDocument:
+    """Replay a capture without output; return the report.
+
+    Args:
+        request: Capture, device and number of replays.
+        started: Called after the memory is reconstructed.
+        tracking: Whether the replay is a tracking run.
+
+    Raises:
+        CaptureError, ReservationError, DeviceFault, OverrideError, ReplayError: See :func:`run_full_vm`.
+    """
+    capture = request.where.opened()
+    request.where.require_times(capture)
+    with request.where.session(capture) as session:
+        session.start()
+        started()
+        outcome = session.run(request.job)
+    errors = request.where.timing_errors(capture)
+    document = replay_document(capture, request.job, outcome, errors, name=str(request.where.directory))
+    track_replay(capture, document, tracking)
+    return document
+
+
+def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool, tracking: TrackingChoice = "none") -> int:
     """Replay a capture and print the report; return the exit code, 1 if the check failed.
 
     Raises:
@@ -163,14 +190,7 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
         ReplayError: The capture cannot be replayed on this machine, or its architecture has no emulated times.
     """
-    capture = request.where.opened()
-    request.where.require_times(capture)
-    with request.where.session(capture) as session:
-        session.start()
-        if not as_json:
-            console.print("Memory reconstructed.")
-        outcome = session.run(request.job)
-    document = replay_document(str(request.where.directory), request.job, outcome, request.where.timing_errors(capture))
+    document = replay_capture(request, lambda: None if as_json else console.print("Memory reconstructed."), tracking)
     if as_json:
         console.file.write(document.model_dump_json(indent=2) + "\n")
     else:
@@ -179,67 +199,35 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
     return EXIT_NEGATIVE if failed else EXIT_SUCCESS
 
 
-@dataclass(frozen=True)
-class CaptureDevice:
-    """Device on which a captured application runs: `rocm`, `emulator` or `auto`; `target` is the emulated GPU."""
-
-    device: str = "auto"
-    target: str | None = None
-    root: Path | None = None
-
-    def machine(self) -> EmulatedMachine | None:
-        """Return the emulated machine; None for the GPU of this machine.
-
-        Raises:
-            LabError: There is no such target, or it cannot be emulated; the directory tree has no ROCm, or is for a real GPU.
-        """
-        from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
-        from rocm_perf_lab.runtime.application import check_root
-        from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
-
-        if chosen_device(self.device, str(self.root) if self.root is not None else None) == "rocm":
-            if self.root is not None:
-                raise LabError("--root needs the emulated GPU", where="--root", hint="add --device emulator")
-            return None
-        root = check_root(self.root) if self.root is not None else None
-        return EmulatedMachine(load_target(self.target or DEFAULT_TARGET), root)
-
-
-def run_capture(request: CaptureRequest, where: CaptureDevice, console: Console) -> None:
-    """Run an application and capture one of its dispatches.
-
-    Raises:
-        ApplicationCaptureError: There is no capture; the message reports the reason.
-        ToolBuildError: The capture tool cannot be built.
-        LabError: The application cannot run on the emulated GPU.
-    """
-    from rocm_perf_lab.replay.application_capture import capture
-
-    machine = where.machine()
-    if machine is not None:
-        console.print(f"[bold]device[/]  emulated {escape(machine.target.product_name)}")
-    outcome = capture(request, machine=machine)
-    for warning in outcome.warnings:
-        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
-    if outcome.exit_code:
-        console.print(f"[yellow]note[/]: the application ended with exit code {outcome.exit_code}; the capture is complete")
-    console.print(f"[bold]capture[/] {escape(str(outcome.directory))}", soft_wrap=True)
-
-
 def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -> int:
-    """Check that every captured address can be reserved, and return exit code 0.
+    """Check that every captured address can be reserved; return the exit code: 0 exact, 1 failed, 2 relocated (JSON only).
 
     Raises:
-        ReservationError: An address cannot be reserved exactly.
+        ReservationError: An address cannot be reserved exactly, and the output is text.
         ReplayError: There is no suitable device.
     """
     capture = where.opened()
-    with where.session(capture, reserve_only=True) as session:
-        session.start()
-    ranges = [{"address": f"{r.base:#x}", "size": r.size} for r in capture.regions]
+    try:
+        with where.session(capture, reserve_only=True) as session:
+            session.start()
+    except ReservationError as error:
+        is_relocated = isinstance(error, RelocatedReservation)
+        exit_code = EXIT_BAD_INPUT if is_relocated else EXIT_NEGATIVE
+        if not as_json:
+            error.exit_code = exit_code
+            raise
+        found = ReserveCheck(
+            result="relocated" if is_relocated else "failed",
+            device=where.chosen_device,
+            ranges=tuple(ReservedRange(address=f"{r.base:#x}", size=r.size) for r in capture.regions),
+            error=ReservationFailure(what=error.what, where=error.where, hint=error.hint),
+        )
+        console.file.write(found.model_dump_json(indent=2) + "\n")
+        return exit_code
+    ranges = tuple(ReservedRange(address=f"{r.base:#x}", size=r.size) for r in capture.regions)
     if as_json:
-        answer = {"result": "exact", "device": where.chosen_device, "ranges": ranges}
-        console.file.write(json.dumps(answer, indent=2) + "\n")
+        found = ReserveCheck(result="exact", device=where.chosen_device, ranges=ranges)
+        console.file.write(found.model_dump_json(indent=2) + "\n")
     else:
         console.print(f"[bold]device[/]  {where.chosen_device}")
         console.print(
@@ -258,7 +246,8 @@ def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
         raise IncompleteCapture("the directory does not exist", where=str(directory), hint="Pass the directory of a capture.")
     problems = capture_problems(directory)
     if as_json:
-        console.file.write(json.dumps({"capture": str(directory), "valid": not problems, "problems": problems}, indent=2) + "\n")
+        found = CaptureValidity(capture=str(directory), valid=not problems, problems=tuple(problems))
+        console.file.write(found.model_dump_json(indent=2) + "\n")
     elif problems:
         console.print(
             f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {escape(str(directory))}", soft_wrap=True
@@ -281,7 +270,7 @@ def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
     """
     capture = open_capture(directory, verify=False)
     if as_json:
-        console.file.write(json.dumps(_info(capture), indent=2) + "\n")
+        console.file.write(_info(capture).model_dump_json(indent=2) + "\n")
         return
     dispatch, packet = capture.dispatch, capture.dispatch.packet
     table = Table(title=f"capture {directory}", title_justify="left", show_header=False)
@@ -316,17 +305,17 @@ def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
 
 
-def _info(capture: Capture) -> dict[str, Any]:
-    return {
-        "capture": str(capture.directory),
-        "layout": capture.layout,
-        "kernel": capture.dispatch.kernel.name,
-        "total_bytes": capture.total_bytes,
-        "changed_bytes": _changed_bytes(capture) if capture.has_after else None,
-        "dispatch": capture.dispatch.model_dump(mode="json"),
-        "memory": capture.memory.model_dump(mode="json"),
-        "provenance": capture.manifest.provenance.model_dump(mode="json") if capture.manifest is not None else None,
-    }
+def _info(capture: Capture) -> CaptureInfo:
+    return CaptureInfo(
+        capture=str(capture.directory),
+        layout=capture.layout,
+        kernel=capture.dispatch.kernel.name,
+        total_bytes=capture.total_bytes,
+        changed_bytes=_changed_bytes(capture) if capture.has_after else None,
+        dispatch=capture.dispatch,
+        memory=capture.memory,
+        provenance=capture.manifest.provenance if capture.manifest is not None else None,
+    )
 
 
 def _writer(capture: Capture) -> str:
@@ -358,6 +347,8 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
         f" on {escape(document.environment.gpu_agent)}",
         soft_wrap=True,
     )
+    if document.captured is not None and document.captured.agrees:
+        console.print(f"Captured dispatch: {document.captured.microseconds / 1e3:.6g} ms")
     for note in document.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     check = document.verification

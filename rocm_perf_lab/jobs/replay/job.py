@@ -5,7 +5,6 @@ The tracking run has four child runs: capture, replay of the captured code objec
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,8 +18,9 @@ from rocm_perf_lab.jobs.replay.capture import capture_described
 from rocm_perf_lab.jobs.show import runtime_text, show_locations, time_text
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
-from rocm_perf_lab.replay.report import replay_document
+from rocm_perf_lab.replay.report import ReplayedPair, replay_document
 from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.target.timing_errors import UNVALIDATED, bounds_word
 
 if TYPE_CHECKING:
@@ -81,14 +81,15 @@ class ReplayJob:
             before, after = replays
             speedup = before.timing.median / after.timing.median
             path = lab.output_dir / "replay.json"
-            documents = {"captured": before.model_dump(mode="json"), "override": after.model_dump(mode="json")}
             kind, tied = after.timing.kind, _are_indistinguishable(before, after)
-            facts = {"speedup": speedup, "time_kind": kind, "indistinguishable": tied}
-            write_text(path, json.dumps({**documents, **facts}, indent=2) + "\n")
+            pair = ReplayedPair(captured=before, override=after, speedup=speedup, time_kind=kind, indistinguishable=tied)
+            write_text(path, pair.model_dump_json(indent=2) + "\n")
             with tracker.child("comparison", tags={"time_kind": kind, "indistinguishable": str(tied).lower()}) as child:
-                child.log_metrics({f"{kind}_speedup": speedup})
+                child.log_metrics({"speedup": speedup})
                 child.log_artifact(path)
-            tracker.log_metrics({f"{kind}_speedup": speedup})
+            tracker.log_artifact(write_report(lab.output_dir, documents=lab.output_dir, title=f"Replay of {before.kernel.name}"))
+            tracker.set_tags({"time_kind": kind})
+            tracker.log_metrics({"speedup": speedup, "runtime_us": after.timing.median})
             tracker.log_params({"override": str(self._override), "iterations": self._iterations})
             lab.console.print(
                 f"[bold]speed-up[/] {speedup:.2f}x ({kind}): {time_text(before.timing.median * 1e3, kind)} to {_time_text(after)}"
@@ -151,7 +152,7 @@ class ReplayJob:
     ) -> ReplayDocument:
         job = ReplayRequest(iterations=self._iterations, hsaco=str(hsaco) if hsaco is not None else None, check=self._check)
         with lab.console.status(title):
-            document = replay_document(str(capture.directory), job, session.run(job), _errors(lab, self._device))
+            document = replay_document(capture, job, session.run(job), _errors(lab, self._device))
         kind, check = document.timing.kind, document.verification
         path = lab.output_dir / ("replay_override.json" if hsaco is not None else "replay_captured.json")
         write_text(path, document.model_dump_json(indent=2) + "\n")
@@ -161,8 +162,8 @@ class ReplayJob:
         ) as child:
             child.log_metrics(
                 {
-                    f"{kind}_runtime_us": document.timing.median,
-                    f"{kind}_runtime_min_us": document.timing.min,
+                    "runtime_us": document.timing.median,
+                    "runtime_min_us": document.timing.min,
                     "replay_wall_ms": document.wall_time_ms,
                     "iterations": float(document.execution.iterations),
                     **_expected_metrics(document),
@@ -194,9 +195,9 @@ def _expected_metrics(document: ReplayDocument) -> dict[str, float]:
     if expected is None:
         return {}
     return {
-        "emulated_runtime_low_us": expected.low,
-        "emulated_runtime_high_us": expected.high,
-        "emulated_ratio_band": expected.ratio_factor,
+        "runtime_low_us": expected.low,
+        "runtime_high_us": expected.high,
+        "ratio_band": expected.ratio_factor,
     }
 
 

@@ -99,6 +99,21 @@ def host_agent(agents: Sequence[AgentInfo]) -> AgentInfo:
     raise ReplayError("the HSA runtime lists no CPU")
 
 
+def choose_pool_like(library: HsaLibrary, agent: AgentInfo, flags: int) -> Pool:
+    """Return a global memory pool of an agent with the granularity in `flags`, else the coarse-grained one.
+
+    Raises:
+        ReplayError: The agent has neither.
+    """
+    for flag in (hsa.POOL_FINE, hsa.POOL_EXTENDED_FINE):
+        if flags & flag:
+            try:
+                return choose_pool(library, agent, flag)
+            except ReplayError:
+                break
+    return choose_pool(library, agent, hsa.POOL_COARSE)
+
+
 def choose_pool(library: HsaLibrary, agent: AgentInfo, flag: int) -> Pool:
     """Return a global memory pool of an agent with a flag (kernarg, fine or coarse grained).
 

@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SONAME = "libhsa-runtime64.so.1"
-SUCCESS, INFO_BREAK = 0, 1
+SUCCESS, INFO_BREAK, CU_MASK_REDUCED = 0, 1, 44
 
 AGENT_NAME, AGENT_PROFILE, AGENT_DEVICE = 0, 4, 17
 AGENT_PRODUCT_NAME, AGENT_UUID = 0xA009, 0xA011
+AGENT_CACHE_SIZES, AGENT_BDF, AGENT_PCI_DOMAIN = 18, 0xA006, 0xA00F
 DEVICE_GPU = 1
 ISA_NAME = 1
 SYSTEM_VERSION_MAJOR, SYSTEM_VERSION_MINOR, SYSTEM_TIMESTAMP_FREQUENCY, SYSTEM_VIRTUAL_MEMORY = 0, 1, 3, 0x205
 POOL_SEGMENT, POOL_FLAGS, POOL_ALLOCATION_ALLOWED, POOL_GRANULE = 0, 1, 5, 6
 SEGMENT_GLOBAL = 0
-POOL_KERNARG, POOL_FINE, POOL_COARSE = 1, 2, 4
+POOL_KERNARG, POOL_FINE, POOL_COARSE, POOL_EXTENDED_FINE = 1, 2, 4, 8
 SYMBOL_KERNEL_OBJECT = 22
 PERMISSION_READ_WRITE = 3
-QUEUE_TYPE_MULTI = 0
+QUEUE_TYPE_MULTI, QUEUE_TYPE_SINGLE, QUEUE_TYPE_COOPERATIVE = 0, 1, 2
 CONDITION_LESS, WAIT_BLOCKED = 2, 0
 EVENT_MEMORY_FAULT = 0
 
@@ -86,6 +87,7 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "hsa_amd_memory_pool_free": (c_uint64,),
     "hsa_amd_agents_allow_access": (c_uint32, POINTER(c_uint64), c_void_p, c_uint64),
     "hsa_amd_memory_async_copy": (c_uint64, _HANDLE, c_uint64, _HANDLE, c_size_t, c_uint32, c_void_p, _HANDLE),
+    "hsa_amd_memory_fill": (c_uint64, c_uint32, c_size_t),
     "hsa_amd_vmem_address_reserve": (POINTER(c_uint64), c_size_t, c_uint64, c_uint64),
     "hsa_amd_vmem_address_free": (c_uint64, c_size_t),
     "hsa_amd_vmem_handle_create": (_HANDLE, c_size_t, c_int, c_uint64, POINTER(c_uint64)),
@@ -105,6 +107,7 @@ _CALLS: dict[str, tuple[Any, ...]] = {
         _HANDLE, c_uint32, c_uint32, QueueErrorCallback, c_void_p, c_uint32, c_uint32, POINTER(POINTER(HsaQueue)),
     ),
     "hsa_queue_destroy": (POINTER(HsaQueue),),
+    "hsa_amd_queue_cu_set_mask": (POINTER(HsaQueue), c_uint32, POINTER(c_uint32)),
     "hsa_signal_create": (c_int64, c_uint32, c_void_p, POINTER(c_uint64)),
     "hsa_signal_destroy": (_HANDLE,),
     "hsa_amd_profiling_set_profiler_enabled": (POINTER(HsaQueue), c_int),

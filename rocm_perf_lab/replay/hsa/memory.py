@@ -18,7 +18,7 @@ import numpy as np
 from rocm_perf_lab.replay.errors import DeviceFault, ReplayError
 from rocm_perf_lab.replay.format import PAGE_BYTES
 from rocm_perf_lab.replay.hsa import library as hsa
-from rocm_perf_lab.replay.hsa.agents import choose_pool
+from rocm_perf_lab.replay.hsa.agents import choose_pool, choose_pool_like
 from rocm_perf_lab.replay.hsa.library import AccessDescriptor, HsaLibrary, out
 from rocm_perf_lab.replay.hsa.reservation import reserve_extents
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.format import Region
     from rocm_perf_lab.replay.hsa.agents import AgentInfo
+    from rocm_perf_lab.replay.hsa.reservation import Extent
 
 _STAGING_BYTES = 64 << 20
 _COPY_SECONDS = 600
@@ -57,7 +58,7 @@ class DeviceRegions:
         self._frequency = library.word("hsa_system_get_info", hsa.SYSTEM_TIMESTAMP_FREQUENCY, bits=64) or 10**9
         pool = choose_pool(library, agents.gpu, hsa.POOL_COARSE)
         self._extents = reserve_extents(library, capture, pool.granule)
-        self._handles = [self._map(extent.address, extent.nbytes, pool.handle) for extent in self._extents]
+        self._handles = [self._map(extent, pool.handle) for extent in self._extents]
         self._signal = c_uint64()
         library.call("hsa_signal_create", 0, 0, None, out(self._signal), doing="creating a signal")
         self._staging_bytes = min(_STAGING_BYTES, max([PAGE_BYTES, *(region.size for region in capture.regions)]))
@@ -113,18 +114,18 @@ class DeviceRegions:
             ReplayError: The allocation failed.
         """
         pool = choose_pool(self._library, self._agents.host, flag)
-        address = c_uint64()
-        self._library.call(
-            "hsa_amd_memory_pool_allocate",
-            pool.handle,
-            nbytes,
-            0,
-            out(address),
-            doing=f"allocating {nbytes:,} bytes of host memory",
-        )
+        address = self._allocate(pool.handle, nbytes)
         gpu = c_uint64(self._agents.gpu.handle)
-        self._library.call("hsa_amd_agents_allow_access", 1, out(gpu), None, address.value, doing="sharing host memory")
-        return int(address.value)
+        self._library.call("hsa_amd_agents_allow_access", 1, out(gpu), None, address, doing="sharing host memory")
+        return address
+
+    def allocate_device(self, nbytes: int, flags: int) -> int:
+        """Allocate memory of the GPU with the granularity in `flags`, and return its address.
+
+        Raises:
+            ReplayError: The allocation failed.
+        """
+        return self._allocate(choose_pool_like(self._library, self._agents.gpu, flags).handle, nbytes)
 
     def close(self) -> None:
         """Unmap everything."""
@@ -133,10 +134,25 @@ class DeviceRegions:
             self._library.status("hsa_amd_vmem_handle_release", handle)
             self._library.status("hsa_amd_vmem_address_free", address, nbytes)
 
-    def _map(self, address: int, nbytes: int, pool: int) -> int:
-        handle = c_uint64()
-        doing = f"backing {nbytes:,} bytes at {address:#x} with memory of the GPU"
-        self._library.call("hsa_amd_vmem_handle_create", pool, nbytes, 0, 0, out(handle), doing=doing)
+    def _allocate(self, pool: int, nbytes: int) -> int:
+        address = c_uint64()
+        doing = f"allocating {nbytes:,} bytes"
+        self._library.call("hsa_amd_memory_pool_allocate", pool, nbytes, 0, out(address), doing=doing)
+        return int(address.value)
+
+    def _pool_of(self, extent: Extent) -> int:
+        """Return the pool of the GPU that is like that of the captured memory."""
+        inside = [region for region in self._capture.regions if extent.address <= region.base < extent.address + extent.nbytes]
+        flags = inside[0].pool_flags if inside and inside[0].location == "gpu" else hsa.POOL_COARSE
+        return choose_pool_like(self._library, self._agents.gpu, flags).handle
+
+    def _map(self, extent: Extent, coarse_pool: int) -> int:
+        address, nbytes = extent.address, extent.nbytes
+        handle, pool = c_uint64(), self._pool_of(extent)
+        create = "hsa_amd_vmem_handle_create"
+        if pool == coarse_pool or self._library.status(create, pool, nbytes, 0, 0, out(handle)) != hsa.SUCCESS:
+            doing = f"backing {nbytes:,} bytes at {address:#x} with memory of the GPU"
+            self._library.call(create, coarse_pool, nbytes, 0, 0, out(handle), doing=doing)
         self._library.call("hsa_amd_vmem_map", address, nbytes, 0, handle.value, 0, doing=f"mapping {address:#x}")
         both = (self._agents.gpu.handle, self._agents.host.handle)
         access = (AccessDescriptor * 2)(*(AccessDescriptor(hsa.PERMISSION_READ_WRITE, agent) for agent in both))

@@ -14,6 +14,8 @@ from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.library import DispatchTime, EventCallback, HsaEvent, HsaLibrary, HsaQueue, QueueErrorCallback, out
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.hsa.agents import AgentInfo
 
@@ -67,9 +69,10 @@ class DispatchQueue:
         library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # the runtime may have one already
         self._queue = ctypes.POINTER(HsaQueue)()
         library.call(
-            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _UNSET, _UNSET,
+            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, _queue_type(capture), self._on_error, None, _UNSET, _UNSET,
             out(self._queue), doing="creating a queue",
         )  # fmt: skip
+        self.notes = tuple(self._use_captured_units())
         library.call("hsa_amd_profiling_set_profiler_enabled", self._queue, 1, doing="enabling profiling")
         self._signal = c_uint64()
         library.call("hsa_signal_create", 1, 0, None, out(self._signal), doing="creating a signal")
@@ -78,6 +81,16 @@ class DispatchQueue:
     def address(self) -> int:
         """Address of the queue structure: the value of the hidden queue pointer."""
         return ctypes.cast(self._queue, ctypes.c_void_p).value or 0
+
+    def _use_captured_units(self) -> Iterator[str]:
+        """Restrict the queue to the captured compute units; yield a note if that is impossible."""
+        mask = self._capture.dispatch.queue.cu_mask
+        if not mask:
+            return
+        words = (c_uint32 * len(mask))(*mask)
+        status = self._library.status("hsa_amd_queue_cu_set_mask", self._queue, 32 * len(mask), words)
+        if status not in (hsa.SUCCESS, hsa.CU_MASK_REDUCED):
+            yield f"the captured mask of compute units is not used: {self._library.status_text(status)}"
 
     def dispatch(self, packet: DispatchPacket) -> float:
         """Submit a packet, wait for it, and return the duration in microseconds.
@@ -149,6 +162,12 @@ class DispatchQueue:
 
     def _remember_error(self, status: int, _: Any, __: Any) -> None:
         self._error = status
+
+
+def _queue_type(capture: Capture) -> int:
+    """Return the captured type; cooperative queues wait for all workgroups."""
+    captured = capture.dispatch.queue.type
+    return captured if captured in (hsa.QUEUE_TYPE_SINGLE, hsa.QUEUE_TYPE_COOPERATIVE) else hsa.QUEUE_TYPE_MULTI
 
 
 def place_of(capture: Capture, address: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from ctypes import c_uint64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import numpy as np
 from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.agents import choose_gpu, host_agent, list_agents
+from rocm_perf_lab.replay.hsa.clocks import read_clocks
 from rocm_perf_lab.replay.hsa.library import HsaLibrary, out
 from rocm_perf_lab.replay.hsa.memory import AgentPair, DeviceRegions
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.messages import CacheState
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _SMALLEST_KERNARG_BYTES = 64
+_CACHE_LEVELS, _WORD, _SMALLEST_FLUSHED_BYTES = 4, 4, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,9 @@ class HsaReplayer:
         self._queue = DispatchQueue(self._library, self._gpu, capture, timeout_s=timeout_s)
         self._loaded: dict[str, _Executable] = {}
         self._current: _Executable | None = None
-        self._notes: dict[str, None] = dict.fromkeys(_notes(capture))
+        self._flushed: tuple[int, int] | None = None
+        self._fills = 0
+        self._notes: dict[str, None] = dict.fromkeys([*_notes(capture), *self._queue.notes])
 
     @property
     def environment(self) -> ReplayEnvironment:
@@ -102,6 +108,34 @@ class HsaReplayer:
     def dispatch(self, *, timed: bool = True) -> float | None:
         """Submit the packet and wait; return the duration in microseconds."""
         return self._queue.dispatch(self._code.packet)
+
+    def use_caches(self, state: CacheState) -> None:
+        """Return at once: the state follows from the order of restores, flushes and dispatches."""
+
+    def flush(self) -> None:
+        """Fill memory that is larger than the caches.
+
+        Raises:
+            ReplayError: There is not enough memory, or the runtime cannot fill memory.
+        """
+        if self._flushed is None:
+            size = self._flushed_bytes()
+            self._flushed = (self._memory.allocate_device(size, 0), size // _WORD)
+        address, words = self._flushed
+        self._fills += 1
+        self._library.call("hsa_amd_memory_fill", address, self._fills & 0xFFFF_FFFF, words, doing="overwriting the caches")
+
+    def clocks(self) -> Mapping[str, float]:
+        """Return the clocks that the driver shows."""
+        info = "hsa_agent_get_info"
+        bdf, domain = (self._library.word(info, self._gpu.handle, name) for name in (hsa.AGENT_BDF, hsa.AGENT_PCI_DOMAIN))
+        return read_clocks(domain or 0, bdf) if bdf is not None else {}
+
+    def _flushed_bytes(self) -> int:
+        """Return twice the size of the largest cache that the runtime reports."""
+        sizes = (ctypes.c_uint32 * _CACHE_LEVELS)()
+        self._library.status("hsa_agent_get_info", self._gpu.handle, hsa.AGENT_CACHE_SIZES, ctypes.byref(sizes))
+        return max(_SMALLEST_FLUSHED_BYTES, 2 * max(int(size) for size in sizes))
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
         """Yield every region, copied from the device."""
@@ -172,18 +206,22 @@ class HsaReplayer:
         return code_object.sha256 == self._capture.code_object.sha256
 
     def _kernarg_address(self, nbytes: int) -> int:
-        """Return the captured address if its memory was captured and the segment fits, else that of new host memory."""
+        """Return the captured address if its memory was captured and the segment fits, else that of new memory of its kind."""
         address = self._capture.dispatch.packet.kernarg_address
         region = self._capture.memory.region_at(address)
         if region is not None and region.file is not None and nbytes <= len(self._capture.kernarg):
             return address
-        return self._memory.allocate_host(max(nbytes, _SMALLEST_KERNARG_BYTES), hsa.POOL_KERNARG)
+        size = max(nbytes, _SMALLEST_KERNARG_BYTES)
+        kernarg = self._capture.dispatch.kernarg
+        if kernarg is not None and kernarg.location == "gpu":
+            return self._memory.allocate_device(size, kernarg.pool_flags)
+        return self._memory.allocate_host(size, hsa.POOL_KERNARG)
 
     def _variables(self, code_object: CodeObject, load_delta: int) -> Iterator[tuple[str, tuple[int, bytes]]]:
         """Yield address and content of each variable; the runtime finds no local ones by name, so the symbol table is used."""
         symbols = parse_elf(code_object.data).symbols
         part = self._capture.dispatch.code_object
-        for variable in self._capture.dispatch.variables:
+        for variable in self._capture.dispatch.described_variables:
             symbol = symbols.get(variable.name)
             if symbol is None or symbol.size != variable.size:
                 self._notes[f"module variable {variable.name} was not restored: it is not in this code object"] = None

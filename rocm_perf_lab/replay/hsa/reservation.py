@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.replay.address_space import owner_of, release
-from rocm_perf_lab.replay.errors import ReplayError, ReservationError
+from rocm_perf_lab.replay.errors import RelocatedReservation, ReplayError, ReservationError
 from rocm_perf_lab.replay.format import PAGE_BYTES
 from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.agents import choose_gpu, choose_pool, list_agents
@@ -104,8 +104,8 @@ def _reserve(library: HsaLibrary, extent: Extent) -> None:
         )
     if got.value != extent.address:
         library.status("hsa_amd_vmem_address_free", got.value, extent.nbytes)
-        raise ReservationError(
+        raise RelocatedReservation(
             f"relocation: {wanted} were requested, but the runtime reserved {got.value:#x}",
             where=f"occupied by {owner_of(extent.address, extent.nbytes) or 'no mapping of this process'}",
-            hint="No kernel was replayed. Capture with HSA_RESERVE_SVM=1, which places device memory away from libraries.",
+            hint="No kernel was replayed. Capture with --low-addresses, which places device memory away from libraries.",
         )

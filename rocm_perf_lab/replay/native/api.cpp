@@ -1,34 +1,37 @@
 #include "api.h"
 
+#include <string>
+
+#include "failure.h"
+
 namespace capture {
 namespace {
 
-// Major version 1 of the AMD table lacks entries 16 and 17, and all entries from 55 on.
-constexpr int kFirstMissing = 16, kMissing = 2, kFirstVirtualMemory = 55;
+// ROCm 6.0 raised the major versions of the core and AMD tables to 2. Before, the packet writer of a queue may be called only once per
+// packet (ROCr 5.2.3 crashes), and there is no virtual memory interface.
+constexpr uint32_t kMajor = 2;
 constexpr uint32_t kFirstStepWithQueueCreate = 0x10;
 
 }  // namespace
 
-void** slot_of(const FunctionTable& table, bool is_amd, int slot) {
-  if (is_amd && table.version.major == 1) {
-    if (slot >= kFirstVirtualMemory) return nullptr;
-    if (slot >= kFirstMissing && (slot -= kMissing) < kFirstMissing) return nullptr;
-  }
+void** slot_of(const FunctionTable& table, int slot) {
   const uint32_t end = uint32_t(sizeof(TableVersion) + sizeof(void*) * (uint32_t(slot) + 1));
   return end <= table.version.minor ? const_cast<void**>(table.slots) + slot : nullptr;
 }
 
-bool Api::save(const ApiTable& tables) {
-  if (tables.core == nullptr || tables.amd == nullptr) return false;
-  if (tables.core->version.major < 1 || tables.core->version.major > 2) return false;
-  if (tables.amd->version.major < 1 || tables.amd->version.major > 2) return false;
-  constexpr bool core = false, amd = true;
+void Api::save(const ApiTable& tables) {
+  if (tables.core == nullptr || tables.amd == nullptr) throw Failure("the HSA runtime has no API tables");
+  const uint32_t core_major = tables.core->version.major, amd_major = tables.amd->version.major;
+  const std::string versions = "its API tables have versions " + std::to_string(core_major) + " and " + std::to_string(amd_major);
+  if (core_major < kMajor || amd_major < kMajor) throw Failure("the HSA runtime is older than ROCm 6.0, the oldest supported version: " + versions);
+  if (core_major > kMajor || amd_major > kMajor) throw Failure("the HSA runtime is newer than the supported versions: " + versions);
 #define CAPTURE_SAVE(table, slot, name) \
-  if (void** place = slot_of(*tables.table, table, slot)) name = reinterpret_cast<decltype(name)>(*place);
+  if (void** place = slot_of(*tables.table, slot)) name = reinterpret_cast<decltype(name)>(*place);
   CAPTURE_API(CAPTURE_SAVE)
 #undef CAPTURE_SAVE
-  makes_queues_unseen = tables.amd->version.major == 2 && tables.amd->version.step >= kFirstStepWithQueueCreate;
-  return hsa_queue_create != nullptr && hsa_amd_queue_intercept_create != nullptr && hsa_amd_queue_intercept_register != nullptr;
+  makes_queues_unseen = tables.amd->version.step >= kFirstStepWithQueueCreate;
+  if (hsa_queue_create == nullptr || hsa_amd_queue_intercept_create == nullptr || hsa_amd_queue_intercept_register == nullptr)
+    throw Failure("the HSA runtime has no intercept queues");
 }
 
 }  // namespace capture

@@ -20,13 +20,14 @@ hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size, hs
                                             hsa_queue_t** queue);
 hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, PacketHandler handler, void* data);
 
-// Newer than some headers: hsa_amd_memory_async_batch_copy, hsa_amd_counted_queue_acquire, hsa_amd_counted_queue_release.
+// Newer than some headers: hsa_amd_vmem_address_reserve_align, hsa_amd_memory_async_batch_copy, hsa_amd_counted_queue_acquire, hsa_amd_counted_queue_release.
 hsa_status_t amd_async_batch_copy(const void* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* signals);
 hsa_status_t amd_counted_queue_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_amd_queue_priority_t priority,
                                        QueueErrorCallback callback, void* data, uint64_t flags, hsa_queue_t** queue);
 hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
+hsa_status_t amd_vmem_address_reserve_align(void** va, size_t size, uint64_t address, uint64_t alignment, uint64_t flags);
 
-// X(table, slot, function); slots of the AMD table are those of major version 2.
+// X(table, slot, function); of major version 2.
 #define CAPTURE_API(X)                                 \
   X(core, 2, hsa_system_get_info)                      \
   X(core, 4, hsa_system_get_extension_table)           \
@@ -62,6 +63,7 @@ hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
   X(core, 123, hsa_executable_iterate_agent_symbols)   \
   X(amd, 2, hsa_amd_profiling_set_profiler_enabled)    \
   X(amd, 4, hsa_amd_profiling_get_dispatch_time)       \
+  X(amd, 10, hsa_amd_queue_cu_set_mask)                \
   X(amd, 11, hsa_amd_memory_pool_get_info)             \
   X(amd, 12, hsa_amd_agent_iterate_memory_pools)       \
   X(amd, 13, hsa_amd_memory_pool_allocate)             \
@@ -74,6 +76,7 @@ hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
   X(amd, 24, hsa_amd_memory_fill)                      \
   X(amd, 25, hsa_amd_interop_map_buffer)               \
   X(amd, 26, hsa_amd_interop_unmap_buffer)             \
+  X(amd, 28, hsa_amd_pointer_info)                     \
   X(amd, 31, hsa_amd_ipc_memory_attach)                \
   X(amd, 32, hsa_amd_ipc_memory_detach)                \
   X(amd, 37, hsa_amd_queue_intercept_create)           \
@@ -82,11 +85,14 @@ hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
   X(amd, 40, hsa_amd_memory_async_copy_rect)           \
   X(amd, 42, hsa_amd_memory_lock_to_pool)              \
   X(amd, 46, hsa_amd_svm_attributes_set)               \
+  X(amd, 55, hsa_amd_vmem_address_reserve)             \
+  X(amd, 56, hsa_amd_vmem_address_free)                \
   X(amd, 57, hsa_amd_vmem_handle_create)               \
   X(amd, 58, hsa_amd_vmem_handle_release)              \
   X(amd, 59, hsa_amd_vmem_map)                         \
   X(amd, 60, hsa_amd_vmem_unmap)                       \
   X(amd, 61, hsa_amd_vmem_set_access)                  \
+  X(amd, 69, amd_vmem_address_reserve_align)           \
   X(amd, 76, amd_counted_queue_acquire)                \
   X(amd, 77, amd_counted_queue_release)                \
   X(amd, 78, amd_async_batch_copy)
@@ -106,11 +112,11 @@ struct Api {
   // Whether the runtime has hsa_amd_queue_create, which the tool does not intercept.
   bool makes_queues_unseen = false;
 
-  // Returns false for an unsupported version of the runtime.
-  bool save(const ApiTable& tables);
+  // Throws Failure for an unsupported version of the runtime.
+  void save(const ApiTable& tables);
 };
 
 // Returns the slot of a function in the runtime's table, or null if the table is too short.
-void** slot_of(const FunctionTable& table, bool is_amd, int slot);
+void** slot_of(const FunctionTable& table, int slot);
 
 }  // namespace capture

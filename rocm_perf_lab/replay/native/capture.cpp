@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -14,9 +15,24 @@
 namespace capture {
 namespace {
 
-// Offset and size of the dispatch times in amd_signal_t (amd_hsa_signal.h).
-constexpr size_t kSignalStart = 32, kSignalTimes = 16;
 constexpr std::chrono::hours kNoLimit{24 * 365};
+
+const std::string kRedacted = "[redacted]";
+// Settings of the runtimes that change how a kernel is placed or run. Others, whatever their prefix, may hold secrets.
+constexpr const char* kRecordedVariables[] = {
+    "AMD_DIRECT_DISPATCH", "AMD_LOG_LEVEL", "AMD_OPT_FLUSH", "AMD_SERIALIZE_COPY", "AMD_SERIALIZE_KERNEL", "DEBUG_CLR_DIRECT_DOORBELL",
+    "GPU_MAX_HEAP_SIZE", "GPU_MAX_HW_QUEUES", "GPU_DEVICE_ORDINAL", "HIP_FORCE_DEV_KERNARG", "HIP_HOST_COHERENT", "HIP_LAUNCH_BLOCKING",
+    "HIP_MEM_POOL_SUPPORT", "HIP_VISIBLE_DEVICES", "HSA_CU_MASK", "HSA_DISABLE_FRAGMENT_ALLOCATOR", "HSA_ENABLE_DEBUG",
+    "HSA_ENABLE_INTERRUPT", "HSA_ENABLE_SDMA", "HSA_FORCE_FINE_GRAIN_PCIE", "HSA_MAX_VA_ALIGN", "HSA_NO_SCRATCH_RECLAIM",
+    "HSA_OVERRIDE_GFX_VERSION", "HSA_RESERVE_SVM", "HSA_SCRATCH_SINGLE_LIMIT", "HSA_SVM_GUARD_PAGES", "HSA_XNACK",
+    "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "ROC_AQL_QUEUE_SIZE", "ROC_USE_FGS_KERNARG", "ROCR_VISIBLE_DEVICES"};
+
+// "<grid>/<workgroup>", in work-items
+std::string shape_of(const hsa_kernel_dispatch_packet_t& packet) {
+  auto by = [](uint32_t x, uint32_t y, uint32_t z) { return std::to_string(x) + "x" + std::to_string(y) + "x" + std::to_string(z); };
+  return by(packet.grid_size_x, packet.grid_size_y, packet.grid_size_z) + "/" +
+         by(packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z);
+}
 
 std::string process_directory(const Settings& settings, const char* what) {
   return settings.directory + "/" + what + std::to_string(getpid());
@@ -24,11 +40,8 @@ std::string process_directory(const Settings& settings, const char* what) {
 
 void write_environment(Json& json, const Settings& settings, const Api& api) {
   json.key("environment").open('{').key("variables").open('{');
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry), name = text.substr(0, text.find('='));
-    for (const char* prefix : {"HSA_", "ROCR_", "HIP_", "GPU_", "AMD_"})
-      if (name.rfind(prefix, 0) == 0) json.member(name.c_str(), text.substr(std::min(name.size() + 1, text.size())));
-  }
+  for (const char* name : kRecordedVariables)
+    if (const char* value = std::getenv(name)) json.member(name, std::string(value));
   json.close('}');
   uint16_t major = 0, minor = 0;
   api.hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MAJOR, &major);
@@ -37,16 +50,15 @@ void write_environment(Json& json, const Settings& settings, const Api& api) {
   dladdr(reinterpret_cast<void*>(api.hsa_iterate_agents), &library);
   json.key("runtime").open('{').member("version", std::to_string(major) + "." + std::to_string(minor));
   json.member("path", library.dli_fname != nullptr ? library.dli_fname : "").member("build_id", "").close('}');
-  json.member("pid", int(getpid())).key("command");
-  if (!settings.with_command) {
-    json.null();
-  } else {
-    std::ifstream file("/proc/self/cmdline", std::ios::binary);
-    const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    json.open('[');
-    for (size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) json.value(std::string(all.c_str() + begin));
-    json.close(']');
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  json.member("pid", int(getpid())).key("command").open('[');
+  for (size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) {
+    const std::string argument(all.c_str() + begin);
+    if (settings.with_command) json.value(argument);
+    else json.value(begin == 0 ? argument.substr(argument.rfind('/') + 1) : kRedacted);
   }
+  json.close(']').member("command_redacted", !settings.with_command);
   json.close('}');
 }
 
@@ -60,17 +72,20 @@ std::string read_variables(Snapshot& snapshot, const KernelCode& code) {
 }  // namespace
 
 Capture::Capture(const Settings& settings, const Api& api, Capture* earlier)
-    : agents(api), code(api, settings.directory), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {
+    : agents(api), code(api, settings.directory), queues(api), settings_(settings), api_(api), timing_(api, [this] { write_times(); }) {
+  for (const Wanted& wanted : settings.wanted) {
+    auto request = std::make_shared<Request>();
+    request->wanted = wanted;
+    request->filter = std::make_unique<KernelFilter>(wanted.kernel);
+    requests_.push_back(request);
+  }
   if (earlier == nullptr) return;
   std::lock_guard guard(earlier->counts_lock_);
   armed_ = earlier->is_armed();
-  is_taken_ = earlier->is_taken_.load();
   counts_ = earlier->counts_;
-  matches_ = earlier->matches_;
+  requests_ = earlier->requests_;
   dispatches_ = earlier->dispatches_;
   warnings_ = earlier->warnings_;
-  error_ = earlier->error_;
-  is_captured_ = earlier->is_captured_;
 }
 
 void Capture::warn(const std::string& text) {
@@ -83,32 +98,38 @@ void Capture::forget_kernels(const std::vector<uint64_t>& objects) {
   for (uint64_t object : objects) known_.erase(object);
 }
 
-const Capture::Known& Capture::known(uint64_t kernel_object) {
+Capture::Known Capture::known(uint64_t kernel_object) {
   {
     std::shared_lock guard(known_lock_);
     if (auto found = known_.find(kernel_object); found != known_.end()) return found->second;
   }
   const std::string symbol = code.name_of(kernel_object);
-  Known kernel{!symbol.empty() && filter_.matches(symbol), symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
+  Known kernel{{}, symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
+  for (size_t i = 0; i < requests_.size() && !symbol.empty(); ++i)
+    if (requests_[i]->filter->matches(symbol)) kernel.requests.push_back(i);
   std::unique_lock guard(known_lock_);
   return known_.emplace(kernel_object, std::move(kernel)).first->second;
 }
 
-bool Capture::counts(uint64_t kernel_object) {
-  const Known kernel = known(kernel_object);
-  bool is_first, is_it = false;
+Capture::Taken Capture::counts(const Packet& packet) {
+  const Known kernel = known(packet.kernel_object);
+  Taken taken;
+  bool is_first;
   {
     std::lock_guard guard(counts_lock_);
-    is_first = counts_[kernel.name]++ == 0;
-    const uint64_t index = dispatches_++;
-    if (kernel.is_wanted && matches_++ == settings_.index) {
-      is_it = !is_taken_.exchange(true);
-      taken_index_ = settings_.index;
-      taken_process_index_ = index;
+    taken.kernel_index = counts_[kernel.name]++;
+    is_first = taken.kernel_index == 0;
+    taken.process_index = dispatches_++;
+    for (size_t i : kernel.requests) {
+      Request& request = *requests_[i];
+      if (!request.wanted.shape.empty() && request.wanted.shape != shape_of(packet)) continue;
+      if (request.matches++ != request.wanted.index || request.is_taken) continue;
+      request.is_taken = true;
+      taken.requests.push_back(i);
     }
   }
   if (is_first) report();
-  return is_it;
+  return taken;
 }
 
 void Capture::report() {
@@ -117,9 +138,15 @@ void Capture::report() {
     std::lock_guard guard(counts_lock_);
     json.open('{').key("kernels").open('{');
     for (const auto& [name, count] : counts_) json.member(name.c_str(), count);
-    json.close('}').member("matches", matches_).member("captured", is_captured_).key("error");
-    if (error_.empty()) json.null();
-    else json.value(error_);
+    json.close('}').key("requests").open('[');
+    for (const auto& request : requests_) {
+      json.open('{').member("kernel", request->wanted.kernel).member("matches", request->matches);
+      json.member("captured", request->is_captured).key("error");
+      if (request->error.empty()) json.null();
+      else json.value(request->error);
+      json.close('}');
+    }
+    json.close(']');
     json.key("warnings").open('[');
     for (const std::string& warning : warnings_) json.value(warning);
     if (dispatches_ == 0 && api_.makes_queues_unseen)
@@ -127,6 +154,20 @@ void Capture::report() {
     json.close(']').close('}');
   }
   replace_file(process_directory(settings_, "kernels-") + ".json", json.text() + "\n");
+}
+
+void Capture::report_times(std::chrono::milliseconds time) {
+  if (!settings_.lists) return;
+  timing_.settle(time);
+  write_times();
+}
+
+void Capture::write_times() {
+  if (!settings_.lists) return;
+  std::lock_guard guard(times_lock_);
+  Json json;
+  timing_.write(json);
+  replace_file(process_directory(settings_, "times-") + ".json", json.text() + "\n");
 }
 
 void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWriter writer) {
@@ -138,41 +179,51 @@ void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWr
     }
     const bool is_dispatch = (packet->header & 0xff) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
     if (!queues.is_own(queue, packet)) queues.wait_turn(queue, writer);
-    if (is_armed() && is_dispatch && counts(packet->kernel_object)) take(*packet, queue, writer);
-    else writer(packet, 1);
+    if (!is_armed() || !is_dispatch) {
+      writer(packet, 1);
+      continue;
+    }
+    const Taken taken = counts(*packet);
+    if (settings_.lists) timing_.submit(*packet, queue, writer, known(packet->kernel_object).name, shape_of(*packet), taken.kernel_index);
+    else if (taken.requests.empty()) writer(packet, 1);
+    else take(*packet, queue, writer, taken);
   }
 }
 
-void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer) {
+void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken) {
   bool is_submitted = false;
   std::string error;
   MemoryMap::passes_gate = true;
   try {
-    save(packet, queue, writer, is_submitted);
+    save(packet, queue, writer, taken, is_submitted);
   } catch (const std::exception& failure) {  // after any failure the application continues
     error = failure.what();
   }
   MemoryMap::passes_gate = false;
+  bool is_last;
   {
     std::lock_guard guard(counts_lock_);
-    error_ = error;
-    is_captured_ = error.empty();
+    for (size_t i : taken.requests) {
+      requests_[i]->error = error;
+      requests_[i]->is_captured = error.empty();
+    }
+    is_last = std::all_of(requests_.begin(), requests_.end(), [](const auto& request) { return request->is_taken; });
   }
   report();
-  disarm();
+  if (is_last) disarm();
   if (!is_submitted) writer(&packet, 1);
   queues.resume();
 }
 
-void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool& is_submitted) {
+void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken, bool& is_submitted) {
   std::vector<std::string> warnings;
   queues.stop_all(queue, writer, settings_.timeout, warnings);
   for (const std::string& warning : warnings) warn(warning);
   std::unique_lock gate(memory.gate, std::defer_lock);
   if (!gate.try_lock_for(settings_.timeout)) throw Failure("calls that copy or free memory did not return in time");
   const KernelCode kernel = code.code_of(packet.kernel_object);
-  Directory directory(process_directory(settings_, "capture-"));
-  Snapshot snapshot(api_, agents, directory, memory, code.loaded_ranges(), queue.agent);
+  Directory directory(process_directory(settings_, "capture-") + "-" + std::to_string(taken.requests.front()));
+  Snapshot snapshot(api_, agents, directory, memory, code.loaded_ranges(), queues.rings(), queue.agent);
   const auto kernarg_address = reinterpret_cast<uint64_t>(packet.kernarg_address);
   const std::string kernarg = snapshot.read(kernarg_address, kernel.kernarg_size);
   const std::string variables = read_variables(snapshot, kernel);
@@ -192,7 +243,7 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
     Json regions;
     snapshot.write_regions(regions);
     directory.put("memory_regions.json", regions.text() + "\n");
-    directory.put("dispatch.json", describe(packet, queue, kernel, timing, snapshot) + "\n");
+    directory.put("dispatch.json", describe(packet, queue, kernel, taken, timing, snapshot) + "\n");
     directory.finish(is_emulated(queue));
   } catch (...) {
     if (original.handle != 0) api_.hsa_signal_subtract_screlease(original, 1);
@@ -218,15 +269,13 @@ bool Capture::run(const Packet& packet, Queue& queue, PacketWriter writer, std::
   hsa_amd_profiling_dispatch_time_t time{};
   uint64_t frequency = 0;
   api_.hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY, &frequency);
-  if (api_.hsa_amd_profiling_get_dispatch_time(queue.agent, done, &time) == HSA_STATUS_SUCCESS) {
+  if (dispatch_time(api_, queue.agent, done, time)) {
     Json json;
     json.open('{').member("start", time.start).member("end", time.end).member("frequency", frequency).close('}');
     timing = json.text();
   }
   if (!queue.profiled) api_.hsa_amd_profiling_set_profiler_enabled(queue.queue, 0);
-  if (original.handle != 0)  // the application may read the times from its own signal
-    std::memcpy(reinterpret_cast<char*>(original.handle) + kSignalStart, reinterpret_cast<char*>(done.handle) + kSignalStart,
-                kSignalTimes);
+  if (original.handle != 0) copy_times(done, original);  // the application may read them from its own signal
   api_.hsa_signal_destroy(done);
   return true;
 }
@@ -237,8 +286,8 @@ bool Capture::is_emulated(const Queue& queue) {
   return agents.all()[size_t(agents.index_of(queue.agent))].product.find("emulated") != std::string::npos;
 }
 
-std::string Capture::describe(const Packet& packet, const Queue& queue, const KernelCode& kernel, const std::string& timing,
-                              const Snapshot& snapshot) {
+std::string Capture::describe(const Packet& packet, const Queue& queue, const KernelCode& kernel, const Taken& taken,
+                              const std::string& timing, const Snapshot& snapshot) {
   const std::string symbol = code.name_of(packet.kernel_object);
   Json json;
   json.open('{').member("format_version", 1);
@@ -253,10 +302,13 @@ std::string Capture::describe(const Packet& packet, const Queue& queue, const Ke
   json.member("private_segment_size", packet.private_segment_size).member("group_segment_size", packet.group_segment_size);
   json.key("kernarg_address").address(reinterpret_cast<uint64_t>(packet.kernarg_address));
   json.key("completion_signal").address(packet.completion_signal.handle).close('}');
-  json.key("index").open('{').member("kernel", taken_index_).member("process", taken_process_index_).close('}');
+  snapshot.write_kernarg_place(json, reinterpret_cast<uint64_t>(packet.kernarg_address));
+  json.key("index").open('{').member("kernel", taken.kernel_index).member("process", taken.process_index).close('}');
   const int agent = agents.index_of(queue.agent);
   json.key("queue").open('{').member("id", queue.queue->id).member("type", uint32_t(queue.type));
-  json.member("size", queue.queue->size).member("agent", agent).close('}');
+  json.member("size", queue.queue->size).member("agent", agent).key("cu_mask").open('[');
+  for (uint32_t word : queue.cu_mask) json.value(word);
+  json.close(']').close('}');
   json.member("agent", agent);
   agents.write(json);
   json.key("code_object").open('{').member("sha256", kernel.sha256).key("load_base").address(kernel.load_base);

@@ -1,4 +1,4 @@
-// One capture: watches dispatches until the selected one, then stops all queues, saves the memory, and runs the dispatch.
+// Captures: watches dispatches until all selected ones. For each it stops all queues, saves the memory, and runs the dispatch.
 #pragma once
 #include <atomic>
 #include <shared_mutex>
@@ -9,6 +9,7 @@
 #include "memory_map.h"
 #include "queues.h"
 #include "settings.h"
+#include "timing.h"
 
 namespace capture {
 
@@ -17,7 +18,7 @@ class Capture {
   // `earlier` watched a previous runtime of this process; its counts continue.
   Capture(const Settings& settings, const Api& api, Capture* earlier);
 
-  // Whether the dispatch is still to come; afterwards every hook only forwards the call.
+  // Whether a dispatch is still to come; afterwards every hook only forwards the call.
   bool is_armed() const { return armed_.load(std::memory_order_acquire); }
   void disarm() { armed_.store(false, std::memory_order_release); }
 
@@ -26,6 +27,9 @@ class Capture {
   void warn(const std::string& text);
   // Writes kernels-<pid>.json.
   void report();
+  // Writes times-<pid>.json, if every dispatch is timed; waits at most for `time` until all times have been read.
+  void report_times(std::chrono::milliseconds time);
+  void write_times();
 
   Agents agents;
   MemoryMap memory;
@@ -34,34 +38,45 @@ class Capture {
 
  private:
   struct Known {
-    bool is_wanted = false;
+    std::vector<size_t> requests;  // that want this kernel
     std::string name;
+  };
+  struct Request {
+    Wanted wanted;
+    std::unique_ptr<KernelFilter> filter;
+    uint64_t matches = 0;
+    bool is_taken = false, is_captured = false;
+    std::string error;
+  };
+  struct Taken {
+    std::vector<size_t> requests;  // empty if the dispatch is not wanted
+    uint64_t kernel_index = 0, process_index = 0;
   };
   using Packet = hsa_kernel_dispatch_packet_t;
 
-  // Counts a dispatch; returns whether it is the one to capture.
-  bool counts(uint64_t kernel_object);
-  const Known& known(uint64_t kernel_object);
-  void take(const Packet& packet, Queue& queue, PacketWriter writer);
-  void save(const Packet& packet, Queue& queue, PacketWriter writer, bool& is_submitted);
+  // Counts a dispatch; returns the requests that it satisfies.
+  Taken counts(const Packet& packet);
+  Known known(uint64_t kernel_object);
+  void take(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken);
+  void save(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken, bool& is_submitted);
   // Runs the packet; returns false if it does not end in time.
   bool run(const Packet& packet, Queue& queue, PacketWriter writer, std::string& timing);
-  std::string describe(const Packet& packet, const Queue& queue, const KernelCode& kernel, const std::string& timing,
+  std::string describe(const Packet& packet, const Queue& queue, const KernelCode& kernel, const Taken& taken, const std::string& timing,
                        const Snapshot& snapshot);
   bool is_emulated(const Queue& queue);
 
   const Settings settings_;
   const Api& api_;
-  std::atomic<bool> armed_{true}, is_taken_{false};
-  KernelFilter filter_;
+  std::atomic<bool> armed_{true};
+  std::mutex times_lock_;  // held while times-<pid>.json is written
+  Timing timing_;
   std::shared_mutex known_lock_;
   std::unordered_map<uint64_t, Known> known_;  // by kernel object
   std::mutex counts_lock_;
   std::map<std::string, uint64_t> counts_;     // dispatches by kernel name
-  uint64_t matches_ = 0, dispatches_ = 0, taken_index_ = 0, taken_process_index_ = 0;
+  std::vector<std::shared_ptr<Request>> requests_;
+  uint64_t dispatches_ = 0;
   std::vector<std::string> warnings_;
-  std::string error_;
-  bool is_captured_ = false;
 };
 
 }  // namespace capture

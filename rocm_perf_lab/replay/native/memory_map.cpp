@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace capture {
+namespace {
+
+bool is_host_memory(Kind kind) { return kind == Kind::locked || kind == Kind::svm; }
+
+// Whether a kernel cannot distinguish the two from one mapping.
+bool are_alike(const Mapping& a, const Mapping& b) {
+  return a.kind == b.kind && a.on_gpu == b.on_gpu && a.agent == b.agent && a.flags == b.flags && a.access == b.access;
+}
+
+}  // namespace
 
 const char* name_of(Kind kind) {
   switch (kind) {
@@ -18,7 +28,47 @@ const char* name_of(Kind kind) {
 
 void MemoryMap::add(const Mapping& mapping) {
   std::lock_guard guard(lock_);
+  auto same = mappings_.find(mapping.base);
+  const bool is_again = same != mappings_.end() && same->second.kind == mapping.kind && same->second.size == mapping.size &&
+                        (mapping.kind == Kind::locked || mapping.kind == Kind::ipc);
+  if (is_again) {
+    ++same->second.times;
+    same->second.access.insert(mapping.access.begin(), mapping.access.end());
+    return;
+  }
+  if (!is_host_memory(mapping.kind)) remove_stale(mapping);
   mappings_[mapping.base] = mapping;
+}
+
+void MemoryMap::remove_stale(const Mapping& newer) {
+  const uint64_t end = newer.base + newer.size;
+  for (auto old = first_behind(newer.base); old != mappings_.end() && old->first < end;) old = mappings_.erase(old);
+}
+
+void MemoryMap::reserve(uint64_t base, uint64_t size) {
+  std::lock_guard guard(lock_);
+  remove_stale({base, size});
+  reservations_[base] = size;
+}
+
+void MemoryMap::unreserve(uint64_t base) {
+  std::lock_guard guard(lock_);
+  auto found = reservations_.find(base);
+  if (found == reservations_.end()) return;
+  mappings_.erase(mappings_.lower_bound(base), mappings_.lower_bound(base + found->second));
+  reservations_.erase(found);
+}
+
+std::map<uint64_t, uint64_t> MemoryMap::reservations() {
+  std::lock_guard guard(lock_);
+  return reservations_;
+}
+
+uint64_t MemoryMap::reserved_at(uint64_t address) const {
+  auto next = reservations_.upper_bound(address);
+  if (next == reservations_.begin()) return 0;
+  const auto& [base, size] = *std::prev(next);
+  return address < base + size ? base : 0;
 }
 
 void MemoryMap::add_unless_known(const Mapping& mapping) {
@@ -40,7 +90,8 @@ MemoryMap::Mappings::iterator MemoryMap::first_behind(uint64_t base) {
 
 void MemoryMap::remove(uint64_t base) {
   std::lock_guard guard(lock_);
-  mappings_.erase(base);
+  auto found = mappings_.find(base);
+  if (found != mappings_.end() && --found->second.times == 0) mappings_.erase(found);
 }
 
 void MemoryMap::remove_all(uint64_t base, uint64_t size) {
@@ -69,8 +120,15 @@ std::vector<Range> MemoryMap::ranges() {
   for (const auto& [base, mapping] : mappings_) {
     if (mapping.size == 0) continue;
     const uint64_t begin = base / kPage * kPage, end = (base + mapping.size + kPage - 1) / kPage * kPage;
+    const uint64_t reservation = mapping.kind == Kind::vmem ? reserved_at(base) : 0;
+    if (reservation != 0 && !ranges.empty() && ranges.back().end() == begin && ranges.back().reservation == reservation &&
+        are_alike(ranges.back().first, mapping)) {
+      ranges.back().size += end - begin;
+      ranges.back().requested.back().second += mapping.size;
+      continue;
+    }
     if (ranges.empty() || begin >= ranges.back().end()) {
-      ranges.push_back({begin, end - begin, mapping, {{base, mapping.size}}});
+      ranges.push_back({begin, end - begin, mapping, reservation, {{base, mapping.size}}});
       if (mapping.host != 0) ranges.back().first.host = mapping.host - (base - begin);
       continue;
     }

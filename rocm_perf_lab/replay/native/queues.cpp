@@ -8,7 +8,7 @@
 namespace capture {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{20};
+constexpr std::chrono::milliseconds kPause{20}, kFirstRepetition{100};
 constexpr int kAttempts = 4;
 
 hsa_barrier_and_packet_t barrier(hsa_signal_t done) {
@@ -36,6 +36,13 @@ Queue* Queues::find(const hsa_queue_t* queue) {
   std::lock_guard guard(lock_);
   auto found = queues_.find(queue);
   return found == queues_.end() ? nullptr : found->second.get();
+}
+
+std::set<uint64_t> Queues::rings() {
+  std::lock_guard guard(lock_);
+  std::set<uint64_t> addresses;
+  for (const auto& [queue, known] : queues_) addresses.insert(reinterpret_cast<uint64_t>(queue->base_address));
+  return addresses;
 }
 
 void Queues::remove(hsa_queue_t* queue) {
@@ -85,7 +92,7 @@ void Queues::stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds
       is_stopped_ = true;
     }
     ask_all(own, writer, warnings);
-    if (all_drained(std::min(end, std::chrono::steady_clock::now() + time / kAttempts))) return;
+    if (all_drained(own, writer, std::min(end, std::chrono::steady_clock::now() + time / kAttempts))) return;
     resume();  // unfinished work may depend on work that other threads could not submit
     if (std::chrono::steady_clock::now() >= end)
       throw Failure("other work on the GPU did not finish within " + seconds(time));
@@ -125,11 +132,30 @@ void Queues::ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& 
   }).detach();
 }
 
-bool Queues::all_drained(Deadline deadline) {
+// If a hardware queue is full, the runtime keeps the barrier until the packet handler returns, which waits for the barrier: it is
+// written again after a while, when the queue has room. Barriers that are written later have no effect.
+bool Queues::all_drained(Queue& own, PacketWriter writer, Deadline deadline) {
+  auto pause = kFirstRepetition;
+  Deadline repetition = std::chrono::steady_clock::now() + pause;
   for (const auto& queue : asked_) {
     if (queue->type == HSA_QUEUE_TYPE_SINGLE && queue->is_asked) continue;
-    while (!queue->gone && !wait(api_, queue->drained, kPause))
-      if (std::chrono::steady_clock::now() >= deadline) return false;
+    while (!queue->gone && !wait(api_, queue->drained, kPause)) {
+      const Deadline now = std::chrono::steady_clock::now();
+      if (now >= deadline) return false;
+      if (now < repetition) continue;
+      pause *= 2;
+      repetition = now + pause;
+      if (queue.get() == &own) {
+        const auto packet = barrier(own.drained);
+        writer(&packet, 1);
+      } else {
+        {
+          std::lock_guard guard(lock_);
+          queue->is_asked = true;
+        }
+        changed_.notify_all();
+      }
+    }
   }
   return true;
 }

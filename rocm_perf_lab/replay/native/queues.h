@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Queue {
   hsa_queue_t* queue = nullptr;
   hsa_agent_t agent{};
   hsa_queue_type32_t type = 0;
+  std::vector<uint32_t> cu_mask;  // empty for all compute units
   std::atomic<bool> profiled{false}, gone{false};
   std::mutex in_use;  // held while a barrier is written to the ring, and while the queue is removed
   // State of the request to drain the queue; protected by the lock of Queues.
@@ -34,6 +36,8 @@ class Queues {
 
   Queue* add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type);
   Queue* find(const hsa_queue_t* queue);
+  // Addresses of the ring buffers, into which packets may be written at any time.
+  std::set<uint64_t> rings();
   // Called before the queue is destroyed.
   void remove(hsa_queue_t* queue);
 
@@ -49,7 +53,7 @@ class Queues {
  private:
   using Lock = std::unique_lock<std::mutex>;
   void ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings);
-  bool all_drained(Deadline deadline);
+  bool all_drained(Queue& own, PacketWriter writer, Deadline deadline);
   void submit(Queue& known, hsa_signal_t signal);
 
   const Api& api_;

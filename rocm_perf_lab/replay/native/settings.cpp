@@ -15,6 +15,14 @@ std::string variable(const char* name) {
   return text != nullptr ? text : "";
 }
 
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t end; (end = text.find(separator, begin)) != std::string::npos; begin = end + 1) parts.push_back(text.substr(begin, end - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
 // Returns the position of the bracket that matches the one before `end`.
 size_t opening(const std::string& text, size_t end, char open, char close) {
   int depth = 0;
@@ -94,15 +102,19 @@ bool KernelFilter::matches(const std::string& symbol) const {
 std::optional<Settings> Settings::from_environment() {
   Settings settings;
   settings.directory = variable("DIR");
-  settings.kernel = variable("KERNEL");
-  if (settings.directory.empty() || settings.kernel.empty()) return std::nullopt;
-  settings.index = std::strtoull(variable("INDEX").c_str(), nullptr, 10);
+  settings.lists = variable("LIST") == "1";
+  if (settings.directory.empty() || (variable("KERNEL").empty() && !settings.lists)) return std::nullopt;
+  const auto kernels = split(variable("KERNEL"), '\n'), indices = split(variable("INDEX"), '\n'), shapes = split(variable("SHAPE"), '\n');
+  for (size_t i = 0; i < kernels.size() && !settings.lists; ++i) {
+    auto of = [i](const std::vector<std::string>& texts) { return i < texts.size() ? texts[i] : std::string(); };
+    settings.wanted.push_back({kernels[i], std::strtoull(of(indices).c_str(), nullptr, 10), of(shapes)});
+  }
   settings.limit = std::strtoull(variable("LIMIT").c_str(), nullptr, 10);
   const std::string mode = variable("MODE");
   settings.mode = mode == "full" ? Mode::full : mode == "arguments" ? Mode::arguments : Mode::reachable;
   if (const double seconds = std::strtod(variable("TIMEOUT").c_str(), nullptr); seconds > 0)
     settings.timeout = std::chrono::milliseconds(int64_t(seconds * 1000));
-  settings.with_command = variable("COMMAND") != "0";
+  settings.with_command = variable("COMMAND") == "1";
   return settings;
 }
 

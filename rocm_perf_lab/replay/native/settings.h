@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "snapshot.h"
 
@@ -27,13 +28,21 @@ class KernelFilter {
   std::unique_ptr<Pattern> pattern_;
 };
 
+// Dispatch to capture: by its index among the dispatches of a kernel, of one shape if that is given.
+struct Wanted {
+  std::string kernel;
+  uint64_t index = 0;
+  std::string shape;  // "<grid>/<workgroup>" in work-items, "4096x1x1/256x1x1"; empty for any
+};
+
 struct Settings {
   std::string directory;
-  std::string kernel;
-  uint64_t index = 0, limit = 0;
+  std::vector<Wanted> wanted;
+  bool lists = false;  // times every dispatch and captures none
+  uint64_t limit = 0;
   Mode mode = Mode::reachable;
   std::chrono::milliseconds timeout{60000};
-  bool with_command = true;
+  bool with_command = false;
 
   // Returns no value if the tool is inactive.
   static std::optional<Settings> from_environment();

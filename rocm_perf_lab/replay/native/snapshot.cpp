@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <future>
+#include <sstream>
 
 #include "failure.h"
 
@@ -15,21 +17,83 @@ constexpr uint64_t kSpareBytes = 16 << 20;  // disk space for the other files
 
 bool is_zero(const uint8_t* bytes, size_t size) { return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, size - 1) == 0; }
 
+// Returns begin and end of the process's memory that it can read, and which a GPU can therefore read through page faults.
+std::vector<std::pair<uint64_t, uint64_t>> readable_memory() {
+  std::vector<std::pair<uint64_t, uint64_t>> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream fields(line);
+    uint64_t begin = 0, end = 0;
+    char dash = 0, access = 0;
+    if (!(fields >> std::hex >> begin >> dash >> end >> access) || access != 'r') continue;
+    if (!is_readable(begin)) continue;  // for example, a file that is shorter than its mapping
+    if (!found.empty() && found.back().second == begin) found.back().second = end;
+    else found.emplace_back(begin, end);
+  }
+  return found;
+}
+
+// Returns the end of the runtime's allocation at the address, 0 if there is none.
+uint64_t end_of_allocation(const Api& api, uint64_t address) {
+  hsa_amd_pointer_info_t info{};
+  info.size = sizeof info;
+  if (api.hsa_amd_pointer_info == nullptr) return 0;
+  if (api.hsa_amd_pointer_info(reinterpret_cast<void*>(address), &info, nullptr, nullptr, nullptr) != HSA_STATUS_SUCCESS) return 0;
+  if (info.type != HSA_EXT_POINTER_TYPE_HSA) return 0;
+  const uint64_t end = (reinterpret_cast<uint64_t>(info.agentBaseAddress) + info.sizeInBytes + kPage - 1) / kPage * kPage;
+  return std::max(end, address + kPage);
+}
+
+// Returns the parts of a range of managed host memory that still exist: the application frees it without a call to the runtime, which
+// may use the addresses for memory of its own, such as the rings of queues.
+std::vector<Range> existing_parts(const Api& api, const Range& range) {
+  std::vector<Range> parts;
+  auto add = [&](uint64_t begin, uint64_t end) {
+    if (begin < end) parts.push_back({begin, end - begin, range.first, range.reservation, {{begin, end - begin}}});
+  };
+  for (const auto& [from, to] : readable_memory()) {
+    uint64_t begin = std::max(range.base, from), at = begin;
+    const uint64_t end = std::min(range.end(), to);
+    while (at < end) {
+      const uint64_t taken = end_of_allocation(api, at);
+      if (taken == 0) {
+        at += kPage;
+        continue;
+      }
+      add(begin, at);
+      begin = at = std::min(taken, end);
+    }
+    add(begin, end);
+  }
+  return parts;
+}
+
 }  // namespace
 
 const char* name_of(Mode mode) { return mode == Mode::full ? "full" : mode == Mode::arguments ? "arguments" : "reachable"; }
 
 std::string Snapshot::Region::name() const { return "region_" + hex(range.base) + ".bin"; }
 
-Snapshot::Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu)
-    : api_(api), agents_(agents), directory_(directory), gpu_(gpu), code_(std::move(code)) {
+Snapshot::Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code,
+                   const std::set<uint64_t>& rings, hsa_agent_t gpu)
+    : api_(api), agents_(agents), directory_(directory), gpu_(gpu), reservations_(memory.reservations()), code_(std::move(code)) {
   uint64_t largest = 0;
-  for (Range& range : memory.ranges()) {
+  std::vector<Range> ranges;
+  for (const Range& range : memory.ranges()) {
+    if (range.requested.size() == 1 && rings.count(range.requested.front().first) != 0) continue;
+    if (range.first.kind != Kind::svm) ranges.push_back(range);
+    else for (const Range& part : existing_parts(api, range)) ranges.push_back(part);
+  }
+  for (Range& range : ranges) {
     largest = std::max(largest, range.size);
     lowest_ = std::min(lowest_, range.base);
     highest_ = std::max(highest_, range.end());
     regions_.emplace_back();
     regions_.back().range = std::move(range);
+  }
+  for (const auto& [base, size] : reservations_) {
+    lowest_ = std::min(lowest_, base);
+    highest_ = std::max(highest_, base + size);
   }
   for (const LoadedRange& range : code_) {
     lowest_ = std::min(lowest_, range.begin);
@@ -38,11 +102,11 @@ Snapshot::Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryM
   transfer_ = std::make_unique<Transfer>(api_, agents_, largest);
 }
 
-Snapshot::Region* Snapshot::holding(uint64_t address) {
+const Snapshot::Region* Snapshot::holding(uint64_t address) const {
   auto next = std::upper_bound(regions_.begin(), regions_.end(), address,
                                [](uint64_t value, const Region& region) { return value < region.range.base; });
   if (next == regions_.begin()) return nullptr;
-  Region& region = *std::prev(next);
+  const Region& region = *std::prev(next);
   return address < region.range.end() ? &region : nullptr;
 }
 
@@ -83,13 +147,36 @@ void Snapshot::before(Mode mode, const std::vector<std::pair<std::string, std::s
   for (size_t next = 0; next < queue_.size(); ++next) save(*queue_[next], mode != Mode::arguments);
 }
 
+bool Snapshot::is_freed(const Mapping& mapping) const {
+  if (api_.hsa_amd_pointer_info == nullptr || (mapping.kind != Kind::pool && mapping.kind != Kind::region)) return false;
+  hsa_amd_pointer_info_t info{};
+  info.size = sizeof info;
+  const auto status = api_.hsa_amd_pointer_info(reinterpret_cast<const void*>(mapping.base), &info, nullptr, nullptr, nullptr);
+  return status == HSA_STATUS_SUCCESS && info.type == HSA_EXT_POINTER_TYPE_UNKNOWN;
+}
+
 void Snapshot::want(Region& region) {
-  if (region.is_wanted) return;
+  if (region.is_wanted || is_freed(region.range.first)) return;
   region.is_wanted = true;
   wanted_bytes_ += region.range.size;
   if (limit_ != 0 && wanted_bytes_ > limit_)
     throw Failure("the capture needs at least " + std::to_string(wanted_bytes_) + " bytes, more than the limit of " + std::to_string(limit_));
   queue_.push_back(&region);
+}
+
+void Snapshot::want_reservation(uint64_t address, const std::string& origin) {
+  auto next = reservations_.upper_bound(address);
+  if (next == reservations_.begin()) return;
+  const auto reserved = std::prev(next);
+  const auto [base, size] = *reserved;
+  if (address >= base + size) return;
+  reservations_.erase(reserved);
+  const int reader = agents_.index_of(gpu_);
+  for (Region& region : regions_) {
+    if (region.range.reservation != base || region.range.first.access.count(reader) == 0) continue;
+    region.reached_from.insert(origin);
+    want(region);
+  }
 }
 
 void Snapshot::found(uint64_t place, uint64_t value, const std::string& origin, bool follow) {
@@ -98,6 +185,7 @@ void Snapshot::found(uint64_t place, uint64_t value, const std::string& origin, 
     if (++code_pointer_count_ <= kMostCodePointers) code_pointers_.push_back({place, value});
     return;
   }
+  if (follow) want_reservation(value, origin);
   Region* region = holding(value);
   if (region == nullptr) return;
   if (region->reached_from.size() < kMostOrigins) region->reached_from.insert(origin);
@@ -219,6 +307,17 @@ void Snapshot::write_regions(Json& json) const {
     json.close('}');
   }
   json.close(']').close('}');
+}
+
+void Snapshot::write_kernarg_place(Json& json, uint64_t address) const {
+  json.key("kernarg");
+  const Region* region = holding(address);
+  if (region == nullptr) {
+    json.null();
+    return;
+  }
+  const Mapping& mapping = region->range.first;
+  json.open('{').member("location", mapping.on_gpu ? "gpu" : "cpu").member("pool_flags", mapping.flags).close('}');
 }
 
 void Snapshot::write_code_pointers(Json& json) const {

@@ -1,8 +1,10 @@
 // Memory before and after the dispatch: ranges, their bytes, and the changed pages.
 #pragma once
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "code_objects.h"
@@ -17,7 +19,9 @@ const char* name_of(Mode mode);
 
 class Snapshot {
  public:
-  Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu);
+  // The ring buffers of queues, `rings`, are not memory of the kernel.
+  Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code,
+           const std::set<uint64_t>& rings, hsa_agent_t gpu);
 
   // Reads bytes of tracked or other memory.
   std::string read(uint64_t address, uint64_t size);
@@ -26,6 +30,8 @@ class Snapshot {
   void after();
   void write_regions(Json& json) const;
   void write_code_pointers(Json& json) const;
+  // Writes the kind of memory at the address of the kernarg segment.
+  void write_kernarg_place(Json& json, uint64_t address) const;
 
  private:
   struct Region {
@@ -45,14 +51,20 @@ class Snapshot {
   void compare(Region& region);
   bool scan(const uint8_t* bytes, size_t size, uint64_t address, const std::string& origin, bool follow);
   void found(uint64_t place, uint64_t value, const std::string& origin, bool follow);
-  Region* holding(uint64_t address);
+  const Region* holding(uint64_t address) const;
+  Region* holding(uint64_t address) { return const_cast<Region*>(std::as_const(*this).holding(address)); }
   void want(Region& region);
+  // Wants all memory mapped into the reservation at the address: a kernel that knows one address of it can compute the others.
+  void want_reservation(uint64_t address, const std::string& origin);
+  // Whether the runtime no longer knows the memory, which was freed by a call that the tool does not see.
+  bool is_freed(const Mapping& mapping) const;
 
   const Api& api_;
   Agents& agents_;
   Directory& directory_;
   hsa_agent_t gpu_;
   std::vector<Region> regions_;
+  std::map<uint64_t, uint64_t> reservations_;  // size by base, of those that are not wanted yet
   std::vector<LoadedRange> code_;
   std::vector<Region*> queue_;
   std::unique_ptr<Transfer> transfer_;

@@ -174,6 +174,24 @@ hsa_status_t on_handle_create(hsa_amd_memory_pool_t pool, size_t size, hsa_amd_m
   return status;
 }
 
+hsa_status_t on_reserve(void** va, size_t size, uint64_t address, uint64_t flags) {
+  hsa_status_t status = api.hsa_amd_vmem_address_reserve(va, size, address, flags);
+  if (ok(status) && is_watching()) tool->memory.reserve(number(*va), size);
+  return status;
+}
+
+hsa_status_t on_reserve_align(void** va, size_t size, uint64_t address, uint64_t alignment, uint64_t flags) {
+  hsa_status_t status = api.amd_vmem_address_reserve_align(va, size, address, alignment, flags);
+  if (ok(status) && is_watching()) tool->memory.reserve(number(*va), size);
+  return status;
+}
+
+hsa_status_t on_address_free(void* va, size_t size) {
+  Gate gate;
+  if (is_watching()) tool->memory.unreserve(number(va));
+  return api.hsa_amd_vmem_address_free(va, size);
+}
+
 hsa_status_t on_vmem_map(void* va, size_t size, size_t offset, hsa_amd_vmem_alloc_handle_t handle, uint64_t flags) {
   hsa_status_t status = api.hsa_amd_vmem_map(va, size, offset, handle, flags);
   if (ok(status) && is_watching()) {
@@ -436,6 +454,13 @@ hsa_status_t on_counted_release(hsa_queue_t* queue) {
   return is_intercepted ? on_queue_destroy(queue) : api.amd_counted_queue_release(queue);
 }
 
+hsa_status_t on_set_mask(const hsa_queue_t* queue, uint32_t bits, const uint32_t* mask) {
+  hsa_status_t status = api.hsa_amd_queue_cu_set_mask(queue, bits, mask);
+  if ((ok(status) || status == hsa_status_t(HSA_STATUS_CU_MASK_REDUCED)) && is_watching())
+    if (Queue* known = tool->queues.find(queue)) known->cu_mask.assign(mask, mask == nullptr ? mask : mask + bits / 32);
+  return status;
+}
+
 hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   hsa_status_t status = api.hsa_amd_profiling_set_profiler_enabled(queue, enable);
   if (ok(status) && is_watching())
@@ -463,6 +488,7 @@ hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   X(core, 122, hsa_executable_get_symbol_by_name, on_symbol_by_name)  \
   X(core, 123, hsa_executable_iterate_agent_symbols, on_iterate_agent_symbols)       \
   X(amd, 2, hsa_amd_profiling_set_profiler_enabled, on_set_profiler)  \
+  X(amd, 10, hsa_amd_queue_cu_set_mask, on_set_mask)                  \
   X(amd, 13, hsa_amd_memory_pool_allocate, on_pool_allocate)          \
   X(amd, 14, hsa_amd_memory_pool_free, on_pool_free)                  \
   X(amd, 15, hsa_amd_memory_async_copy, on_async_copy)                \
@@ -479,25 +505,27 @@ hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   X(amd, 40, hsa_amd_memory_async_copy_rect, on_copy_rect)            \
   X(amd, 42, hsa_amd_memory_lock_to_pool, on_lock_to_pool)            \
   X(amd, 46, hsa_amd_svm_attributes_set, on_svm_attributes)           \
+  X(amd, 55, hsa_amd_vmem_address_reserve, on_reserve)                \
+  X(amd, 56, hsa_amd_vmem_address_free, on_address_free)              \
   X(amd, 57, hsa_amd_vmem_handle_create, on_handle_create)            \
   X(amd, 59, hsa_amd_vmem_map, on_vmem_map)                           \
   X(amd, 60, hsa_amd_vmem_unmap, on_vmem_unmap)                       \
   X(amd, 61, hsa_amd_vmem_set_access, on_set_access)                  \
+  X(amd, 69, amd_vmem_address_reserve_align, on_reserve_align)        \
   X(amd, 76, amd_counted_queue_acquire, on_counted_acquire)           \
   X(amd, 77, amd_counted_queue_release, on_counted_release)           \
   X(amd, 78, amd_async_batch_copy, on_batch_copy)
 
 void install(ApiTable& tables) {
-  constexpr bool core = false, amd = true;
 #define CAPTURE_INSTALL(table, slot, name, hook)                                         \
   static_assert(std::is_same_v<decltype(&::name), decltype(&hook)>);                     \
-  if (void** place = slot_of(*tables.table, table, slot); place && *place) *place = reinterpret_cast<void*>(&hook);
+  if (void** place = slot_of(*tables.table, slot); place && *place) *place = reinterpret_cast<void*>(&hook);
   CAPTURE_HOOKS(CAPTURE_INSTALL)
 #undef CAPTURE_INSTALL
 }
 
 bool is_installed(const ApiTable& tables) {
-  void** place = slot_of(*tables.core, false, 7);
+  void** place = slot_of(*tables.core, 7);
   return place != nullptr && *place == reinterpret_cast<void*>(&on_queue_create);
 }
 
@@ -508,7 +536,7 @@ bool start(ApiTable& tables) {
   if (!settings) return false;
   const std::string marker = settings->directory + "/loaded-" + std::to_string(getpid());
   try {
-    if (!api.save(tables)) throw Failure("the API tables of the HSA runtime have an unsupported version");
+    api.save(tables);
     tool = new Capture(*settings, api, owner == getpid() ? tool : nullptr);
     owner = getpid();
     install(tables);
@@ -521,7 +549,9 @@ bool start(ApiTable& tables) {
 }
 
 __attribute__((destructor)) void report_at_exit() {
-  if (tool != nullptr && owner == getpid() && tool->is_armed()) tool->report();
+  if (tool == nullptr || owner != getpid() || !tool->is_armed()) return;
+  tool->report();
+  tool->report_times(std::chrono::seconds(2));
 }
 
 }  // namespace
@@ -535,5 +565,7 @@ EXPORTED bool OnLoad(void* tables, uint64_t, uint64_t, const char* const*) {
 }
 
 EXPORTED void OnUnload() {
-  if (capture::is_watching()) capture::tool->report();
+  if (!capture::is_watching()) return;
+  capture::tool->report();
+  capture::tool->report_times(std::chrono::seconds(10));
 }

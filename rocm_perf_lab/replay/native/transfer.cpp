@@ -32,6 +32,11 @@ ssize_t read_own(uint64_t address, uint8_t* to, size_t size) {
 
 }  // namespace
 
+bool is_readable(uint64_t address) {
+  uint8_t byte;
+  return read_own(address, &byte, 1) == 1;
+}
+
 std::string seconds(std::chrono::milliseconds time) {
   char text[32];
   std::snprintf(text, sizeof text, "%g s", double(time.count()) / 1000);

@@ -43,6 +43,9 @@ class Transfer {
   hsa_signal_t signals_[2] = {};
 };
 
+// Whether this process can read the byte.
+bool is_readable(uint64_t address);
+
 // Formats a duration: "0.5 s".
 std::string seconds(std::chrono::milliseconds time);
 

@@ -315,7 +315,7 @@ hsa_status_t hsa_amd_pointer_info(const void* ptr, hsa_amd_pointer_info_t* info,
       info->sizeInBytes = bytes;
       return HSA_STATUS_SUCCESS;
     }
-  if (Allocation* found = holding(address)) {
+  if (Allocation* found = holding(address); found != nullptr && found->kind != Kind::svm) {
     info->type = found->kind == Kind::locked ? HSA_EXT_POINTER_TYPE_LOCKED : HSA_EXT_POINTER_TYPE_HSA;
     info->agentBaseAddress = info->hostBaseAddress = reinterpret_cast<void*>(found->address);
     info->sizeInBytes = found->requested;

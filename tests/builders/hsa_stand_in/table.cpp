@@ -46,7 +46,7 @@ hsa_status_t unimplemented() {
 
 void fill_tables() {
   stand_in_core.version = {2, sizeof(stand_in_core), 0, 0};
-  stand_in_amd.version = {2, sizeof(stand_in_amd), 7, 0};
+  stand_in_amd.version = {uint32_t(fault_number("amd_table", 2)), sizeof(stand_in_amd), 7, 0};
   for (void*& slot : stand_in_core.slot) slot = reinterpret_cast<void*>(&unimplemented);
   for (void*& slot : stand_in_amd.slot) slot = reinterpret_cast<void*>(&unimplemented);
 #define FILL(table, number, name)                                        \

@@ -1,0 +1,41 @@
+"""Process that waits for the end of a capture's launcher: `python -m rocm_perf_lab.replay.capture_guard ORDER ENTRY`.
+
+The launcher writes the process group of the application and finally "done" to standard input. If the input ends without "done",
+the launcher was killed: the application is killed, sealed captures are moved to the output, and the rest is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rocm_perf_lab.replay.capture_work import settle
+
+_ENDING_S = 0.5
+"""Time in which processes that were killed stop writing."""
+
+
+def main(order: str, entry: str) -> None:
+    """Wait for the launcher, and clean up if it was killed."""
+    groups = []
+    for line in sys.stdin:
+        if line == "done\n":
+            return
+        groups.append(int(line))
+    for group in groups:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    time.sleep(_ENDING_S)
+    work = json.loads(order)
+    if not Path(work["output"]).exists():
+        settle(Path(work["work"]), Path(work["output"]), several=work["several"])
+    Path(entry).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

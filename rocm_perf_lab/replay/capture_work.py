@@ -1,0 +1,173 @@
+"""Work directory of a capture: the tool writes there, and only sealed captures are moved to the output.
+
+`CaptureWork` is next to the output and hidden. Whatever ends the launcher, sealed captures are moved and the rest is removed: by
+the launcher itself, by the guard process if the launcher was killed, else (the machine went down) by `rocm-perf doctor
+--remove-leftovers`, which finds the directories in a list in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pydantic import ValidationError
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.replay.packing import pack_capture
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_MANIFEST = "manifest.json"
+_LONGEST_NAME = 60
+
+
+def sealed_captures(work: Path) -> list[Path]:
+    """Return the complete captures in a work directory, in the order of processes and requests."""
+    return [directory for directory in sorted(work.glob("capture-*")) if (directory / _MANIFEST).is_file()]
+
+
+def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
+    """Pack the sealed captures, move them to the output and remove the work directory; return the moved captures.
+
+    Args:
+        work: The work directory.
+        output: Becomes the first capture; with `several`, a directory of captures named by kernel and dispatch.
+    """
+    moved: list[Path] = []
+    for directory in sealed_captures(work):
+        if not several:
+            if not moved:
+                _packed(directory, output.parent).rename(output)
+                moved.append(output)
+            continue
+        output.mkdir(mode=0o700, exist_ok=True)
+        place = _free_place(output / capture_name(directory))
+        _packed(directory, output).rename(place)
+        moved.append(place)
+    shutil.rmtree(work, ignore_errors=True)
+    return moved
+
+
+def _packed(directory: Path, near: Path) -> Path:
+    """Return the packed copy of a sealed capture; the capture itself, which is as good, if the copy cannot be made."""
+    target = directory.with_name(f"packed-{directory.name}")
+    try:
+        shutil.rmtree(target, ignore_errors=True)  # of a launcher that was killed
+        pack_capture(directory, target, near=near)
+    except (OSError, LabError, ValidationError):
+        return directory
+    return target
+
+
+def capture_name(directory: Path) -> str:
+    """Return the name of a capture among several: kernel and index of the dispatch."""
+    dispatch = json.loads((directory / "dispatch.json").read_bytes())
+    name = re.sub(r"\W+", "_", dispatch["kernel"]["mangled_name"])[:_LONGEST_NAME]
+    return f"{name}-{dispatch['index']['kernel']}"
+
+
+def _free_place(place: Path) -> Path:
+    """Return the place, or with a number for captures of further processes."""
+    found, number = place, 1
+    while found.exists():
+        found = place.with_name(f"{place.name}-{number}")
+        number += 1
+    return found
+
+
+class CaptureWork:
+    """Context manager of a work directory; at its end the directory is removed, and sealed captures are kept.
+
+    Args:
+        output: Output of the capture; the directory is created next to it.
+        several: Several captures are made.
+    """
+
+    def __init__(self, output: Path, *, several: bool) -> None:
+        self._output, self._several = output, several
+        output.parent.mkdir(parents=True, exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(prefix=f".{output.name}.capturing-", dir=output.parent)).resolve()
+        self._entry = _entries() / f"{os.getpid()}-{self.path.name.rpartition('-')[2]}.json"
+        self._guard: subprocess.Popen[bytes] | None = None
+        entry = {"work": str(self.path), "output": str(output.resolve()), "several": several, "pid": os.getpid()}
+        write_text(self._entry, json.dumps(entry))
+
+    def __enter__(self) -> Self:
+        order = json.dumps({"work": str(self.path), "output": str(self._output.resolve()), "several": self._several})
+        command = [sys.executable, "-m", "rocm_perf_lab.replay.capture_guard", order, str(self._entry)]
+        self._guard = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.path.exists():
+            self.settle()
+        if self._guard is not None and self._guard.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._guard.stdin.write(b"done\n")
+                self._guard.stdin.close()
+            self._guard.wait()
+        self._entry.unlink(missing_ok=True)
+
+    def kills(self, process_group: int) -> None:
+        """Let the guard kill a process group if this process is killed."""
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.write(f"{process_group}\n".encode())
+            self._guard.stdin.flush()
+
+    def settle(self) -> list[Path]:
+        """Move the sealed captures to the output and remove the directory; return the moved captures."""
+        return settle(self.path, self._output, several=self._several)
+
+
+@dataclass(frozen=True)
+class CaptureLeftover:
+    """Work directory whose launcher ended without removing it; it may contain GPU memory of an application."""
+
+    work: Path
+    output: Path
+    several: bool
+    entry: Path
+
+    def remove(self) -> list[Path]:
+        """Remove the directory; return sealed captures, which are moved to the output if nothing is there."""
+        moved = [] if self.output.exists() else settle(self.work, self.output, several=self.several)
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.entry.unlink(missing_ok=True)
+        return moved
+
+
+def leftovers() -> list[CaptureLeftover]:
+    """Return the work directories of launchers that were killed together with their guards."""
+    found = []
+    for entry in sorted(_entries().glob("*.json")):
+        try:
+            listed = json.loads(entry.read_bytes())
+            work, output = Path(listed["work"]), Path(listed["output"])
+            several, pid = bool(listed["several"]), int(listed["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if Path(f"/proc/{pid}").exists():
+            continue
+        if work.is_dir():
+            found.append(CaptureLeftover(work, output, several, entry))
+        else:
+            entry.unlink(missing_ok=True)
+    return found
+
+
+def _entries() -> Path:
+    return cache_dir() / "capture-work"

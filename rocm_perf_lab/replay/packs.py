@@ -1,0 +1,331 @@
+"""Packs: files of compressed pages, which captures share. `PackWriter` stores pages once, `PackReader` returns them.
+
+A pack is never changed after it was written, and its name is its SHA-256. Captures in one parent directory share packs as hard
+links: each capture contains every pack that it needs, and the file system frees a pack with its last capture. `native/FORMAT.md`
+specifies the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import zstandard
+
+from rocm_perf_lab.replay.errors import CaptureError
+from rocm_perf_lab.replay.format import PAGE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.replay.directory import CaptureDirectory
+
+PACKS_DIRECTORY: Final = "packs"
+ZERO_PAGE: Final = (1 << 64) - 1
+"""Entry of a page map for a page of zeros, which is in no pack."""
+
+_MAGIC = b"RPLPACK1"
+_HEADER = Struct("<8sII")
+_DIGEST_BYTES = 32
+_PAGES_PER_FRAME = 32
+_LARGEST_FRAME = 1024
+_PAGES_PER_PACK = 4096
+_LEVEL = 1
+_THREADS = 2
+_KNOWN_PAGES = 400_000
+"""Pages that can be found again, of this and of earlier captures together: bounds the memory of the index."""
+_BATCH_PAGES = 4096
+_FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Layout of a pack: `ends` are the ends of the frames in the file, (frames,)."""
+
+    pages: int
+    pages_per_frame: int
+    data: int
+    ends: NDArray[np.uint64]
+
+    def frame(self, number: int) -> tuple[int, int, int]:
+        """Return offset and size of a frame in the file, and its size decompressed."""
+        begin = self.data + (int(self.ends[number - 1]) if number else 0)
+        pages = min(self.pages_per_frame, self.pages - number * self.pages_per_frame)
+        return begin, self.data + int(self.ends[number]) - begin, pages * PAGE_BYTES
+
+
+def _header(descriptor: int) -> _Header | None:
+    """Return the layout of a pack, or None if the file is none."""
+    size = os.fstat(descriptor).st_size
+    start = os.pread(descriptor, _HEADER.size, 0)
+    if len(start) < _HEADER.size:
+        return None
+    magic, pages, per_frame = _HEADER.unpack(start)
+    if magic != _MAGIC or not 0 < pages <= _PAGES_PER_PACK or not 0 < per_frame <= _LARGEST_FRAME:
+        return None
+    frames = -(-pages // per_frame)
+    ends_at = _HEADER.size + pages * _DIGEST_BYTES
+    data = ends_at + frames * 8
+    if size < data:
+        return None
+    ends = np.frombuffer(os.pread(descriptor, frames * 8, ends_at), dtype="<u8")
+    if int(ends[-1]) != size - data or (np.diff(ends.astype(np.float64), prepend=0) <= 0).any():
+        return None
+    return _Header(pages, per_frame, data, ends)
+
+
+@dataclass
+class _Earlier:
+    """Pack of another capture; `number` is None until this capture uses it."""
+
+    path: Path
+    number: int | None = None
+    is_usable: bool = True
+
+
+class PackWriter:
+    """Stores pages in packs of a new capture.
+
+    Args:
+        directory: Directory of the capture; packs are written to its subdirectory `packs`.
+        earlier: Packs of other captures, whose pages are not stored again. They must be on the same file system and belong to
+            this user; others are ignored.
+    """
+
+    def __init__(self, directory: Path, earlier: Iterable[Path] = ()) -> None:
+        self._directory = directory / PACKS_DIRECTORY
+        self._directory.mkdir(_DIRECTORY_MODE)
+        self._names: list[str] = []
+        self._places: dict[bytes, int] = {}
+        self._foreign: dict[bytes, tuple[_Earlier, int]] = {}
+        self._open_number: int | None = None
+        self._digests: list[bytes] = []
+        self._pages: list[bytes] = []
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._writing = ThreadPoolExecutor(1)
+        self._written: tuple[int, Future[str]] | None = None
+        for path in earlier:
+            self._index(path)
+
+    def write(self, pieces: Iterable[NDArray[np.uint8]]) -> bytes:
+        """Store whole pages, given in pieces (size,); return their page map, one 64-bit word per page."""
+        words: list[NDArray[np.uint64]] = []
+        for piece in pieces:
+            pages = np.ascontiguousarray(piece).reshape(-1, PAGE_BYTES)
+            filled = np.flatnonzero(pages.any(axis=1))
+            places = np.full(len(pages), ZERO_PAGE, dtype="<u8")
+            for number in filled.tolist():
+                places[number] = self._place(pages[number].tobytes())
+            words.append(places)
+        return b"".join(word.tobytes() for word in words)
+
+    def finish(self) -> tuple[str, ...]:
+        """Write the last pack; return the names of all packs, in the order of their numbers."""
+        self._flush()
+        self._wait()
+        self._writing.shutdown()
+        return tuple(self._names)
+
+    def _place(self, page: bytes) -> int:
+        digest = hashlib.sha256(page).digest()
+        known = self._places.get(digest)
+        if known is None:
+            known = self._place_in_earlier(digest)
+        if known is None:
+            if self._open_number is None:
+                self._open_number = len(self._names)
+                self._names.append("")
+            known = self._open_number << 32 | len(self._pages)
+            self._pages.append(page)
+            self._digests.append(digest)
+            if len(self._pages) == _PAGES_PER_PACK:
+                self._flush()
+        if len(self._places) + len(self._foreign) < _KNOWN_PAGES:
+            self._places[digest] = known
+        return known
+
+    def _place_in_earlier(self, digest: bytes) -> int | None:
+        pack, page = self._foreign.get(digest, (None, 0))
+        if pack is None or not pack.is_usable:
+            return None
+        if pack.number is None:
+            if not self._take(pack.path):
+                pack.is_usable = False
+                return None
+            pack.number = len(self._names)
+            self._names.append(f"{PACKS_DIRECTORY}/{pack.path.name}")
+        return pack.number << 32 | page
+
+    def _take(self, path: Path) -> bool:
+        """Link a pack of another capture into this one, if its content is that of its name."""
+        place = self._directory / path.name
+        try:
+            os.link(path, place, follow_symlinks=False)
+            with place.open("rb") as source:
+                if hashlib.file_digest(source, "sha256").hexdigest() == path.stem:
+                    return True
+            place.unlink()
+        except OSError:  # removed meanwhile, on another file system, or one without hard links
+            return False
+        return False
+
+    def _index(self, path: Path) -> None:
+        """Make the pages of another capture's pack known."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                return
+            header = _header(descriptor)
+            if header is None or len(self._foreign) + header.pages > _KNOWN_PAGES // 2:
+                return
+            digests = os.pread(descriptor, header.pages * _DIGEST_BYTES, _HEADER.size)
+        finally:
+            os.close(descriptor)
+        pack = _Earlier(path)
+        for page in range(header.pages):
+            self._foreign.setdefault(digests[page * _DIGEST_BYTES : (page + 1) * _DIGEST_BYTES], (pack, page))
+
+    def _flush(self) -> None:
+        """Write the pages that are not in a pack yet, while further pages are hashed; at most one pack is being written."""
+        if self._open_number is None:
+            return
+        self._wait()
+        self._written = self._open_number, self._writing.submit(self._write_pack, self._pages, self._digests)
+        self._open_number = None
+        self._pages, self._digests = [], []
+
+    def _wait(self) -> None:
+        """Wait until the pack that is being written is on the disk."""
+        if self._written is not None:
+            number, name = self._written
+            self._written = None
+            self._names[number] = f"{PACKS_DIRECTORY}/{name.result()}"
+
+    def _write_pack(self, pages: list[bytes], digests: list[bytes]) -> str:
+        """Write a pack and return the name of its file."""
+        frames: list[bytes | bytearray | memoryview[int]] = [
+            b"".join(pages[at : at + _PAGES_PER_FRAME]) for at in range(0, len(pages), _PAGES_PER_FRAME)
+        ]
+        parts = self._compressor.multi_compress_to_buffer(frames, threads=_THREADS)
+        packed = [parts[number].tobytes() for number in range(len(frames))]
+        ends = np.cumsum([len(part) for part in packed], dtype="<u8").tobytes()
+        content = b"".join([_HEADER.pack(_MAGIC, len(pages), _PAGES_PER_FRAME), *digests, ends, *packed])
+        hidden = self._directory / ".new"
+        with os.fdopen(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fdatasync(sink.fileno())
+        name = f"{hashlib.sha256(content).hexdigest()}.pack"
+        hidden.replace(self._directory / name)
+        return name
+
+
+class PackReader:
+    """Returns pages of the packs of a capture, whose names are given in the order of their numbers."""
+
+    def __init__(self, directory: CaptureDirectory, packs: tuple[str, ...]) -> None:
+        self._directory = directory
+        self._packs = packs
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._headers: dict[int, _Header] = {}
+
+    def pieces(self, page_map: str, nbytes: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield a packed file in pieces of whole pages, (size,).
+
+        Args:
+            page_map: Name of its page map.
+            nbytes: Its size.
+
+        Raises:
+            CaptureError: The page map or a pack is damaged.
+        """
+        content = self._directory.content(page_map)
+        if len(content) * PAGE_BYTES != nbytes * 8:
+            raise self._damaged(f"{page_map} has {len(content):,} bytes, but {nbytes:,} bytes were packed")
+        places = np.frombuffer(content, dtype="<u8")
+        for start in range(0, len(places), _BATCH_PAGES):
+            yield self._pages(places[start : start + _BATCH_PAGES], page_map).reshape(-1)
+
+    def unpacked(self, page_map: str, nbytes: int) -> NDArray[np.uint8]:
+        """Return a packed file, (nbytes,), read-only, mapped from an unnamed temporary file.
+
+        Raises:
+            CaptureError: The page map or a pack is damaged, or the temporary file cannot be written.
+        """
+        try:
+            with tempfile.TemporaryFile(prefix="rocm-perf-lab-pages-") as sink:
+                sink.truncate(nbytes)
+                place = 0
+                for piece in self.pieces(page_map, nbytes):
+                    if piece.any():
+                        os.pwrite(sink.fileno(), piece.data, place)
+                    place += piece.size
+                return np.memmap(sink, dtype=np.uint8, mode="r", shape=(nbytes,)) if nbytes else np.zeros(0, dtype=np.uint8)
+        except OSError as error:
+            raise CaptureError(
+                f"{page_map} cannot be unpacked: {error.strerror}",
+                where=tempfile.gettempdir(),
+                hint="Free some space there, or set TMPDIR to another directory.",
+            ) from error
+
+    def _pages(self, places: NDArray[np.uint64], page_map: str) -> NDArray[np.uint8]:
+        pages = np.zeros((len(places), PAGE_BYTES), dtype=np.uint8)
+        filled = np.flatnonzero(places != ZERO_PAGE)
+        packs, numbers = (
+            (places[filled] >> np.uint64(32)).astype(np.int64),
+            (places[filled] & np.uint64(0xFFFFFFFF)).astype(np.int64),
+        )
+        for pack in np.unique(packs).tolist():
+            if pack >= len(self._packs):
+                raise self._damaged(f"{page_map} refers to pack {pack} of {len(self._packs)}")
+            own = packs == pack
+            with self._directory.opened(self._packs[pack]) as descriptor:
+                header = self._header(pack, descriptor)
+                if int(numbers[own].max()) >= header.pages:
+                    raise self._damaged(f"{page_map} refers to a page that {self._packs[pack]} does not have")
+                frames = numbers[own] // header.pages_per_frame
+                for frame in np.unique(frames).tolist():
+                    inside = frames == frame
+                    content = self._frame(pack, header, frame, descriptor)
+                    pages[filled[own][inside]] = content[numbers[own][inside] % header.pages_per_frame]
+        return pages
+
+    def _header(self, pack: int, descriptor: int) -> _Header:
+        if pack not in self._headers:
+            header = _header(descriptor)
+            if header is None:
+                raise self._damaged(f"{self._packs[pack]} is not a pack of pages")
+            self._headers[pack] = header
+        return self._headers[pack]
+
+    def _frame(self, pack: int, header: _Header, number: int, descriptor: int) -> NDArray[np.uint8]:
+        offset, size, nbytes = header.frame(number)
+        packed = os.pread(descriptor, size, offset)
+        content = b""
+        with suppress(zstandard.ZstdError):
+            if zstandard.frame_content_size(packed) == nbytes:
+                content = self._decompressor.decompress(packed, max_output_size=nbytes)
+        if len(content) != nbytes:
+            raise self._damaged(f"frame {number} of {self._packs[pack]} is damaged")
+        return np.frombuffer(content, dtype=np.uint8).reshape(-1, PAGE_BYTES)
+
+    def _damaged(self, what: str) -> CaptureError:
+        return CaptureError(
+            what, where=str(self._directory.path), hint="Copy it again from where it was captured, or capture again."
+        )

@@ -1,0 +1,1 @@
+"""Editable projects made from captures: source or assembly, kernel description, Makefile."""

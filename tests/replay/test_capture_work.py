@@ -1,0 +1,107 @@
+"""Work directories of captures: what remains after launchers that ended, were interrupted or were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rocm_perf_lab.replay.capture_work import CaptureWork, leftovers, settle
+
+DISPATCH = {"kernel": {"mangled_name": "_Z5scalePfi"}, "index": {"kernel": 3}}
+LAUNCHER = """
+import sys, time
+from pathlib import Path
+from rocm_perf_lab.replay.capture_work import CaptureWork
+with CaptureWork(Path(sys.argv[1]), several=False) as work:
+    print(work.path, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path / "cache"))
+
+
+def put_capture(work: Path, name: str, *, sealed: bool = True) -> None:
+    (work / name).mkdir()
+    (work / name / "dispatch.json").write_text(json.dumps(DISPATCH))
+    if sealed:
+        (work / name / "manifest.json").write_text("{}")
+
+
+def test_only_sealed_captures_are_kept(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    put_capture(work, "capture-1-0", sealed=False)
+    put_capture(work, "capture-2-0")
+
+    assert settle(work, tmp_path / "output", several=False) == [tmp_path / "output"]
+    assert (tmp_path / "output" / "manifest.json").exists()
+    assert not work.exists()
+
+
+def test_captures_of_several_processes_have_numbers(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    put_capture(work, "capture-1-0")
+    put_capture(work, "capture-2-0")
+
+    moved = settle(work, tmp_path / "output", several=True)
+
+    assert [path.name for path in moved] == ["_Z5scalePfi-3", "_Z5scalePfi-3-1"]
+
+
+def test_an_interrupted_launcher_keeps_the_sealed_capture(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with CaptureWork(tmp_path / "output", several=False) as work:
+            places.append(work.path)
+            put_capture(work.path, "capture-1-0")
+            raise KeyboardInterrupt
+
+    places: list[Path] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+    assert (tmp_path / "output" / "manifest.json").exists()
+    assert not places[0].exists()
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_the_guard_cleans_up_after_a_killed_launcher(tmp_path: Path, sealed: bool) -> None:
+    command = [sys.executable, "-c", LAUNCHER, str(tmp_path / "output")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        work = Path(launcher.stdout.readline().strip())
+        put_capture(work, "capture-1-0", sealed=sealed)
+        launcher.kill()
+
+    deadline = time.monotonic() + 20
+    while work.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not work.exists()
+    assert (tmp_path / "output" / "manifest.json").exists() == sealed
+
+
+def test_doctor_lists_and_removes_what_a_crash_of_the_machine_left(tmp_path: Path) -> None:
+    work = CaptureWork(tmp_path / "output", several=False).path  # no guard, and nothing removes it
+    put_capture(work, "capture-1-0")
+    (entry,) = (tmp_path / "cache" / "capture-work").glob("*.json")
+    entry.write_text(json.dumps(json.loads(entry.read_text()) | {"pid": 2**22 + 1}))
+    doctor = [str(Path(sys.executable).with_name("rocm-perf")), "doctor"]
+    environment = os.environ | {"COLUMNS": "300"}
+
+    listed = subprocess.run(doctor, capture_output=True, text=True, check=False, env=environment)
+    removed = subprocess.run([*doctor, "--remove-leftovers"], capture_output=True, text=True, check=False, env=environment)
+
+    assert str(work) in listed.stdout
+    assert f"removed  {work}" in removed.stdout
+    assert not work.exists()
+    assert (tmp_path / "output" / "manifest.json").exists()

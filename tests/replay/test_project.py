@@ -1,0 +1,201 @@
+"""`rocm-perf replay project` and `compare`: editable projects of captures, and their measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rocm_perf_lab.cli import main
+from rocm_perf_lab.replay.project.arguments import source_parameters
+from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+from tests.builders.captures import Scene, scale_capture
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+HEADER = "#pragma once\n__device__ inline float scaled(float x) { return FACTOR * x; }\n"
+SOURCE = """#include <hip/hip_runtime.h>
+#include "../include/scaled.h"
+struct Options { int n; float bias; int unused; };
+__constant__ float table[2] = {1.0f, 2.0f};
+__global__ void shift(const float* __restrict__ in, float* out, Options options) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < options.n) out[i] = scaled(in[i]) * table[i & 1] + options.bias;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source tree with a header and a compilation database, and the capture of its kernel."""
+    root = tmp_path_factory.mktemp("application")
+    (root / "src").mkdir()
+    (root / "include").mkdir()
+    (root / "src" / "shift.hip").write_text(SOURCE)
+    (root / "include" / "scaled.h").write_text(HEADER)
+    command = "hipcc -DFACTOR=3.0f -O2 -Wall -c src/shift.hip -o shift.o"
+    (root / "compile_commands.json").write_text(
+        json.dumps([{"directory": str(root), "file": "src/shift.hip", "command": command}])
+    )
+    request = CompileRequest(root / "src" / "shift.hip", defines={"FACTOR": "3.0f"}, optimisation="-O2")
+    code_object = compile_source(request).code_object
+    scene = Scene(code_object)
+    buffers = [scene.buffer(np.arange(128, dtype=np.float32)), scene.buffer(bytes(512), "out")]
+    options = struct.pack("<ifi", 128, 0.5, 0)
+    scene.capture(root / "capture", code_object.kernels[0].symbol, [*buffers, options], block=128)
+    return root
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["replay", *map(str, arguments)])
+
+
+def created(capture: Path, directory: Path, *options: str | Path) -> dict[str, Any]:
+    result = run("project", capture, directory, "--json", *options)
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    jsonschema.validate(document, json.loads((SCHEMAS / "replay_project.schema.json").read_text()))
+    return document
+
+
+def make(directory: Path, *targets: str) -> str:
+    """Run make with the rocm-perf of this environment."""
+    program = f"{sys.executable} -m rocm_perf_lab.cli"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.run(
+        ["make", "-s", f"ROCM_PERF={program}", *targets],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_the_source_is_found_by_its_compilation_database_and_copied_with_its_header(tree: Path, tmp_path: Path) -> None:
+    document = created(tree / "capture", tmp_path / "work", "--compile-commands", tree)
+
+    place = tmp_path / "work" / "experiments" / "shift"
+    assert (place / "source" / "src" / "shift.hip").read_text() == SOURCE
+    assert (place / "source" / "include" / "scaled.h").read_text() == HEADER
+    assert document["source"]["defines"] == {"FACTOR": "3.0f"}
+    assert document["source"]["flags"] == ["-O2"]
+    assert document["source"]["machine_code"] in ("identical", "relocated")
+    description = yaml.safe_load((place / "kernel.yaml").read_text())
+    assert [argument["name"] for argument in description["arguments"]] == ["in", "out", "options"]
+    assert [argument.get("access") for argument in description["arguments"]] == ["in", "inout", None]
+    assert description["arguments"][2]["fields"] == [
+        {"dtype": "u32", "value": 128},
+        {"dtype": "u32", "value": 0x3F000000},
+        {"dtype": "u32", "value": 0},
+    ]
+    assert np.array_equal(np.load(place / "data" / "in.npy"), np.arange(128, dtype=np.float32))
+    expected = 3 * np.arange(128) * np.tile([1, 2], 64) + 0.5
+    assert np.array_equal(np.load(place / "data" / "out.result.npy"), expected.astype(np.float32))
+
+
+@pytest.mark.slow
+def test_make_checks_and_times_a_project_and_finds_a_wrong_edit(tree: Path, tmp_path: Path) -> None:
+    created(tree / "capture", tmp_path / "work", "--compile-commands", tree)
+
+    assert "Check passed: 1 replay equals the captured result byte for byte" in make(tmp_path / "work", "check")
+    assert "indistinguishable" in make(tmp_path / "work", "time")
+    assert "emulated" in make(tmp_path / "work", "profile", "ARGS=tracking=none --quiet")
+
+    header = tmp_path / "work" / "experiments" / "shift" / "source" / "include" / "scaled.h"
+    header.write_text(HEADER.replace("FACTOR * x", "x"))
+    make(tmp_path / "work", "all")
+    result = run("full-vm", "--capture-dir", tree / "capture", "--hsaco", tmp_path / "work" / "build" / "kernel.hsaco", "--check")
+    assert result.exit_code == 1
+    assert "Check failed" in result.output
+
+
+def test_without_source_the_project_is_assembly_that_reproduces_the_result(tree: Path, tmp_path: Path) -> None:
+    document = created(tree / "capture", tmp_path / "work", "--assembly")
+    place = tmp_path / "work" / "experiments" / "shift"
+
+    assert document["source"]["language"] == "assembly"
+    assert document["source"]["machine_code"] in ("identical", "relocated")
+    assert "table@rel32@lo+4" in (place / "kernel.s").read_text()
+    built = run("build", place / "kernel.yaml", "--output", tmp_path / "kernel.hsaco")
+    assert built.exit_code == 0, built.output
+    checked = run("full-vm", "--capture-dir", tree / "capture", "--hsaco", tmp_path / "kernel.hsaco", "--check", "--json")
+    assert json.loads(checked.stdout)["verification"]["passed"]
+
+
+def test_a_source_that_is_not_found_leads_to_assembly_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    capture = scale_capture(tmp_path / "scale", n=64)
+
+    document = created(capture, tmp_path / "work")
+
+    assert document["source"]["language"] == "assembly"
+    assert document["source"]["machine_code"] == "identical"
+    assert any(note.startswith("no source: ") for note in document["notes"])
+
+
+def test_a_directory_with_content_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    capture = scale_capture(tmp_path / "scale", n=64)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.txt").write_text("mine")
+
+    result = run("project", capture, tmp_path / "work")
+
+    assert result.exit_code == 2
+    assert "not empty" in result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scale", "work"]
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["notes.txt"]
+
+
+def test_a_given_source_that_does_not_compile_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
+    capture = scale_capture(tmp_path / "scale", n=64)
+    (tmp_path / "wrong.hip").write_text("__global__ void scale(float* x) { x[0] = undeclared; }\n")
+
+    result = run("project", capture, tmp_path / "work", "--source", tmp_path / "wrong.hip")
+
+    assert result.exit_code == 2
+    assert "undeclared" in result.output
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_comparison_of_a_capture_with_itself_is_indistinguishable(tmp_path: Path) -> None:
+    capture = scale_capture(tmp_path / "scale", n=256)
+
+    result = run("compare", "--capture-dir", capture, "--hsaco", capture / "kernel.hsaco", "--json", "--caches", "cold")
+
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, json.loads((SCHEMAS / "replay_compare.schema.json").read_text()))
+    assert document["time_kind"] == "emulated"
+    assert document["baseline"]["median_us"] == document["candidate"]["median_us"]
+    assert document["speedup"]["estimate"] == 1
+    assert document["speedup"]["verdict"] == "indistinguishable"
+    assert document["verification"]["passed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("__global__ void k(const float* __restrict__ a, int n) {}", [("a", "const float*"), ("n", "int")]),
+        ("template <typename T, int N> __global__ void k(T *p, Pair<int, float> q, float f = 1.0f) {}",
+         [("p", "T*"), ("q", "Pair < int , float >"), ("f", "float")]),
+        ("namespace n { __global__ void __launch_bounds__(256) k(void) {} }", []),
+        ("__device__ void other(int a) {}", []),
+    ],
+)  # fmt: skip
+def test_parameters_of_a_kernel_are_read_from_its_source(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(parameter.name, parameter.declared) for parameter in source_parameters(text, "k")] == expected
