@@ -14,7 +14,11 @@ from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
 @click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel and keep correct, faster versions.")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
 @click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Source of rewrites.")
-@click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite only, or several.")
+@click.option(
+    "--search",
+    type=click.Choice(["greedy", "beam", "evolution"]),
+    help="Follow the best rewrite only, several, or a diverse archive.",
+)
 @click.option("--min-improvement", type=float, metavar="FRACTION", help="Required relative gain, for example 0.02.")
 @click.option("--max-iterations", type=int, metavar="N", help="Maximum number of rounds.")
 @click.option("--source", type=click.Path(), metavar="FILE", help="Source file of the application's kernel.")
@@ -28,6 +32,7 @@ from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
     help="Output file to compare; repeatable.",
 )
 @click.option("--kernel", metavar="REGEX", help="Kernel of the application. Default: the largest possible gain.")
+@click.option("--root", type=click.Path(), metavar="DIR", help="Directory tree with ROCm for the emulated GPU (make rocm-root).")
 @click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue an interrupted run in its directory.")
 @click.option("--yes", is_flag=True, help="Call a model without confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print only optimize.json.")
@@ -40,8 +45,10 @@ def optimize(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     \b
     rocm-perf optimize kernel=softmax
     rocm-perf optimize kernel=softmax --proposer llm optimizer.llm.model=NAME
+    rocm-perf optimize kernel=softmax optimizer=ollama optimizer.llm.model=NAME
     rocm-perf optimize ./app --source kernel.hip \\
         --build "hipcc -O3 {source} -o {binary}"
+        on an emulated GPU if there is none; rocm-perf hipcc needs no ROCm
     rocm-perf optimize --resume RUN
     """
 

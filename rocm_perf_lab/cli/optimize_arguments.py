@@ -6,9 +6,10 @@ Overrides come first; the first argument that is not an override starts the comm
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from rocm_perf_lab.cli.application_arguments import ApplicationArguments
-from rocm_perf_lab.cli.overrides import quoted
+from rocm_perf_lab.config.overrides import application_setting, quoted
 from rocm_perf_lab.core.errors import LabError
 
 _WITH_RESUME = ("resume", "as_json", "quiet", "yes")
@@ -27,6 +28,7 @@ class OptimizeArguments(ApplicationArguments):
     as_json: bool = False
     quiet: bool = False
     output: str | None = None
+    root: str | None = None
 
     @classmethod
     def parse(cls, args: tuple[str, ...], **options: object) -> OptimizeArguments:
@@ -46,7 +48,7 @@ class OptimizeArguments(ApplicationArguments):
                     hint="omit them, or start a new run",
                 )
             return found
-        given = [name for name, value in found.application_options().items() if value]
+        given = [name for name, value in {**found.application_options(), "--root": found.root}.items() if value]
         if not found.is_application and given:
             raise LabError(
                 f"{given[0]} applies to applications only",
@@ -81,4 +83,6 @@ class OptimizeArguments(ApplicationArguments):
         ]
         if not self.is_application:
             return ["job=optimize", *self.args, *common]
-        return ["job=optimize_application", *self.application_overrides(), *self.settings, *common]
+        root = [f"job.root={quoted(str(Path(self.root).absolute()))}"] if self.root else []
+        given = map(application_setting, self.settings)
+        return ["job=optimize_application", *self.application_overrides(), *root, *given, *common]

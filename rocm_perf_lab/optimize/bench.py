@@ -10,6 +10,7 @@ from rocm_perf_lab.core.errors import LabError
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.counter_rule import ExactCounts
     from rocm_perf_lab.optimize.inspection import Inspection
+    from rocm_perf_lab.optimize.profile_summary import ProfileSummary
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltCandidate:
-    """A compiled source. `code_sha256` is the hash of the machine code without line tables; `inspection` is for guards."""
+    """A compiled source. `code_sha256` is the hash of the machine code, without line tables, and of its launch.
+
+    `inspection` is for guards.
+    """
 
     kernel: KernelMetadata
     code_sha256: str
@@ -38,6 +42,7 @@ class Evaluation:
         share: Share of the kernel in the total time, with its headroom.
         counts: Exact counters of the launch, if the device has them.
         uncovered: Branches that no trial took, one sentence each.
+        profile: Summary of the profile, if there is one.
     """
 
     verification: VerificationResult
@@ -45,6 +50,7 @@ class Evaluation:
     share: KernelShare | None = None
     counts: ExactCounts | None = None
     uncovered: tuple[str, ...] = ()
+    profile: ProfileSummary | None = None
 
 
 @dataclass(frozen=True)

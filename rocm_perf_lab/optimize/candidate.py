@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
@@ -47,6 +47,36 @@ class CandidateResult:
     guards: tuple[GuardResult, ...] = ()
 
 
+class CompileCandidate(Protocol):
+    """Compiles a source for a description whose params may differ from the configured ones."""
+
+    def __call__(self, description: KernelDescription, source: Path, *, promise_checks: bool = False) -> BuildResult:
+        """Compile; with `promise_checks`, misaligned accesses and false assumptions trap."""
+        ...
+
+
+def correctness_checker(
+    description: KernelDescription,
+    target: Target,
+    compile_source: CompileCandidate,
+    runners: Sequence[TrialRunner],
+    policy: TrialPolicy,
+) -> CorrectnessChecker:
+    """Return the checker of candidates of one kernel; on the emulator, it also tries addresses.
+
+    Args:
+        description: Kernel.
+        target: GPU whose limits apply.
+        compile_source: Compiles the unmodified source and candidates.
+        runners: Runners of trials.
+        policy: Differences in results that are allowed.
+    """
+    on_emulator = any(isinstance(runner, EmulatorRunner) for runner in runners)
+    checked = partial(compile_source, promise_checks=True)
+    addresses = AddressTrials(description, target, compile_source, checked) if on_emulator else None
+    return CorrectnessChecker(description, compile_source, runners, policy, addresses=addresses)
+
+
 class CandidateChecker:
     """Checks candidates of one kernel. The constructor compiles the unmodified source and runs its trials.
 
@@ -87,10 +117,7 @@ class CandidateChecker:
         self._run_limits = run_limits
         self._baseline = self._inspected(description.source_path)
         chosen = [EmulatorRunner(target)] if runners is None else runners
-        on_emulator = any(isinstance(runner, EmulatorRunner) for runner in chosen)
-        checked = partial(self._compile, promise_checks=True)
-        addresses = AddressTrials(description, target, self._compile, checked) if on_emulator else None
-        self.correctness = CorrectnessChecker(description, self._compile, chosen, policy or TrialPolicy(), addresses=addresses)
+        self.correctness = correctness_checker(description, target, self._compile, chosen, policy or TrialPolicy())
         self.correctness.record_baseline(description.source_path)
 
     def check(self, source: Path) -> CandidateResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -12,11 +12,27 @@ from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.verify.policy import TrialPolicy
 
 
+class ModelConfig(StrictModel):
+    """One of several models; omitted fields have the values of `llm`."""
+
+    model: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+    temperature: float | None = Field(default=None, ge=0)
+    price_per_million_read: float | None = Field(default=None, ge=0)
+    price_per_million_written: float | None = Field(default=None, ge=0)
+
+
 class LlmConfig(StrictModel):
-    """OpenAI-compatible endpoint, cost limits, and transcript of recorded answers."""
+    """OpenAI-compatible endpoints, cost limits, and transcript of recorded answers."""
 
     base_url: str = "https://api.openai.com/v1"
     model: str | None = None
+    """Name of the model; `auto` asks a server that has only one."""
+    models: tuple[ModelConfig, ...] = ()
+    """Several models instead of one; those that succeed are asked more often."""
+    temperatures: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """Several temperatures for each model without its own; those that succeed are used more often."""
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable with the API key; not needed for an endpoint on this machine."""
     temperature: float | None = Field(default=None, ge=0)
@@ -29,9 +45,12 @@ class LlmConfig(StrictModel):
     first_wait_s: float = Field(default=1, ge=0)
     """Wait before the first retry; later waits double, unless the endpoint sends `Retry-After`."""
     candidates: PositiveInt = 1
-    """Answers per round; each prompt contains the verdicts on earlier answers."""
+    """Answers per parent and round; each prompt contains the verdicts on earlier answers."""
+    parallel: PositiveInt = 1
+    """Answers that are requested at the same time; their prompts do not contain each other's verdicts."""
     repairs: NonNegativeInt = 2
-    """Maximum number of times that compiler output is sent back for an answer that does not compile."""
+    """Maximum number of further questions after an answer that is not accepted, with compiler output, finding, failing input or
+    profile."""
     max_calls: PositiveInt = 20
     max_tokens: PositiveInt = 400_000
     """Limit of all calls, prompt and completion tokens together."""
@@ -41,6 +60,8 @@ class LlmConfig(StrictModel):
     price_per_million_written: float = Field(default=0, ge=0)
     max_answer_tokens: PositiveInt | None = None
     max_answer_bytes: PositiveInt = 256 * 1024
+    prompts: Path | None = None
+    """Directory with prompt templates that replace those of the same name."""
     transcript: Path | None = None
     """transcript.jsonl of an earlier run, for proposer=recorded; relative to the kernel's directory."""
 
@@ -57,13 +78,37 @@ class IsolationConfig(StrictModel):
     processes: PositiveInt = 256
 
 
+class EvolutionConfig(StrictModel):
+    """Parameters of `search=evolution`."""
+
+    islands: PositiveInt = 2
+    samples: PositiveInt = 4
+    """Parents per round, over all islands."""
+    capacity: PositiveInt = 16
+    """Niches per island: classes of bottleneck, occupancy, LDS and structure, of which the fastest source is kept."""
+    migration_interval: PositiveInt = 3
+    """Rounds between migrations of the best source of each island to the next one."""
+    crossover: float = Field(default=0.25, ge=0, le=1)
+    """Probability that a model is shown a second source to combine."""
+    pressure: float = Field(default=2.0, ge=0)
+    """Exponent of the speed of a source in its weight as a parent."""
+    novelty: float = Field(default=0.5, ge=0)
+    """Weight of the distance of a source to others, compared with its speed."""
+    transform_share: float = Field(default=0.3, gt=0, lt=1)
+    """Initial share of parents that transforms rewrite, if there are transforms and models; it follows their success."""
+    transforms_per_parent: PositiveInt = 3
+    """Rewrites of transforms per parent and round."""
+    seed: int = 0
+
+
 class OptimizerConfig(StrictModel):
     """Proposer, search, guards and acceptance rule of an optimization."""
 
     proposer: Literal["transforms", "llm", "recorded"] = "transforms"
     confirm: bool = False
     """Ask for confirmation before a model is called."""
-    search: Literal["greedy", "beam"] = "greedy"
+    search: Literal["greedy", "beam", "evolution"] = "greedy"
+    evolution: EvolutionConfig = EvolutionConfig()
     beam_width: PositiveInt = 3
     measure: Literal["run", "replay"] = "run"
     """`replay` captures the dispatch once and measures every candidate on the captured memory."""
@@ -80,6 +125,8 @@ class OptimizerConfig(StrictModel):
     """Exact counters decide between indistinguishable emulated times."""
     max_iterations: PositiveInt = 10
     max_proposals: PositiveInt = 40
+    max_seconds: float | None = Field(None, gt=0)
+    """Limit of wall-clock time; an evaluation that has begun is finished."""
     transforms: tuple[Component, ...] = ()
     guards: tuple[Component, ...] = ()
     inline_assembly: Literal["refused", "allowed"] = "refused"

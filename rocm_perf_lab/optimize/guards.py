@@ -8,6 +8,7 @@ a rewrite may do whatever the unmodified kernel already does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class RegisterBudget:
 
 
 class SameGeometry:
-    """The kernel can still be launched with the same workgroup size."""
+    """The kernel can be launched with its workgroup size: that of the description, or the one that the source asks for."""
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
         """Compare the compiler's limit with the launch, and required workgroup and wavefront size with the baseline."""
@@ -175,7 +176,8 @@ class SameGeometry:
         if after.max_flat_workgroup_size < items:
             limit = after.max_flat_workgroup_size
             return GuardResult("geometry", False, f"compiled for at most {limit} work-items, launched with {items}")
-        if after.required_workgroup_size != before.required_workgroup_size:
+        required = after.required_workgroup_size
+        if required != before.required_workgroup_size and not (required is not None and prod(required) == items):
             return GuardResult("geometry", False, f"requires a workgroup of {after.required_workgroup_size}")
         if after.wavefront_size != before.wavefront_size:
             return GuardResult("geometry", False, f"wavefront size {after.wavefront_size} instead of {before.wavefront_size}")
@@ -190,8 +192,9 @@ class LdsWithinTarget:
         self.rule = f"A workgroup uses at most {self._limit:,} bytes of LDS."
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
-        """Compare static LDS with the limit."""
-        used = candidate.kernel.lds_bytes
+        """Compare static and dynamic LDS with the limit."""
+        inspection = candidate.inspection
+        used = candidate.kernel.lds_bytes + (inspection.dynamic_lds_bytes if inspection is not None else 0)
         return GuardResult("lds", used <= self._limit, f"{used:,} of {self._limit:,} bytes")
 
 

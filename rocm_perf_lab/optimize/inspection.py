@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.languages.source_launch import with_source_launch
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
@@ -38,6 +39,7 @@ class Inspection:
         dependencies: Files that the compiler read, except the source itself.
         work_items: Work-items per workgroup of the launch.
         file: Path of the source as the compiler names it.
+        dynamic_lds_bytes: Dynamic LDS of the launch.
     """
 
     syntax: SyntaxNode
@@ -45,6 +47,7 @@ class Inspection:
     dependencies: frozenset[str]
     work_items: int
     file: str
+    dynamic_lds_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def inspect(
     compiler: Compiler,
     architecture: str,
     work_items: int,
+    dynamic_lds_bytes: int = 0,
     optimisation: str = "-O3",
     cache_dir: Path | None = None,
     sandbox: Sandbox | None = None,
@@ -86,13 +90,15 @@ def inspect(
         SyntaxTreeError: The compiler returned no syntax tree.
     """
     language = find_language(description.language)
-    request = language.syntax_request(description, source, architecture=architecture, optimisation=optimisation)
+    own = with_source_launch(description, source)
+    request = language.syntax_request(own, source, architecture=architecture, optimisation=optimisation)
     return Inspection(
         syntax=read_syntax(request, compiler=compiler, cache_dir=cache_dir, sandbox=sandbox),
         code_object=build.code_object,
         dependencies=frozenset(str(path) for path in build.dependencies if path.name != source.name),
         work_items=work_items,
         file=str(source),
+        dynamic_lds_bytes=dynamic_lds_bytes,
     )
 
 
@@ -112,7 +118,7 @@ def inspected_candidate(
         LabError: The kernel is missing in the source or in the build, its launch is impossible, or there is no syntax tree.
     """
     kernel = find_kernel(build.code_object, description.entry)
-    launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
+    launch = build_launch(with_source_launch(description, source), build.code_object, kernel.symbol, build.contract)
     work_items = prod(launch.block)
     request = occupancy_request(kernel, workgroup_size=work_items, dynamic_lds_bytes=launch.dynamic_lds_bytes)
     inspection = inspect(
@@ -122,6 +128,7 @@ def inspected_candidate(
         compiler=compiler,
         architecture=target.architecture,
         work_items=work_items,
+        dynamic_lds_bytes=launch.dynamic_lds_bytes,
         optimisation=optimisation,
         sandbox=sandbox,
     )

@@ -10,6 +10,7 @@ from typing import Literal
 
 from rocm_perf_lab.optimize.counter_rule import ExactCounts  # noqa: TC001
 from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
+from rocm_perf_lab.optimize.profile_summary import ProfileSummary  # noqa: TC001
 from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
 
 # The journal evaluates the annotations of a verdict, so their types are imported at run time.
@@ -64,12 +65,13 @@ class Verdict:
         improvement: Relative gain over the best source at that time; 0.25 means 25 % less time.
         comparison: Comparison with the best source at that time.
         share: Share of the kernel in the total time, with its headroom.
-        code_sha256: Hash of the machine code.
+        code_sha256: Hash of the machine code and of its launch.
         followed: Whether it became a parent; with beam search, proposals that are not accepted can be.
         log: Output of the compiler, if compilation failed.
         counts: Exact counters of the launch, if the device has them.
         by_counters: Whether exact counters decided, since emulated times were indistinguishable.
         uncovered: Branches that no trial took, one sentence each.
+        profile: Summary of its profile.
     """
 
     proposal: Proposal
@@ -91,6 +93,7 @@ class Verdict:
     counts: ExactCounts | None = None
     by_counters: bool = False
     uncovered: tuple[str, ...] = ()
+    profile: ProfileSummary | None = None
 
     @property
     def is_indistinguishable(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -16,6 +17,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 JOURNAL = "journal.jsonl"
@@ -45,18 +47,34 @@ class Journal:
 
     Args:
         path: Journal file; read if it exists, and appended to.
+        clock: Monotonic clock in seconds.
 
     Raises:
         ResumeError: The file has another format.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock = clock
+        self._start = clock()
+        self._earlier_s = 0.0
+        self._left: set[str] = set()
         self._verdicts: dict[str, Verdict] = {}
         self._tracked: dict[str, str | None] = {}
         self.header: JournalHeader | None = None
         if path.exists():
             self._read()
+        self._left = set(self._verdicts)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether verdicts of the interrupted run are left to be recalled."""
+        return bool(self._left)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of this run: until the last verdict before the interruption, and since the journal was opened."""
+        return self._earlier_s + self._clock() - self._start
 
     def begin(self, header: JournalHeader) -> JournalHeader:
         """Write the first line, or return the existing one.
@@ -82,11 +100,13 @@ class Journal:
 
     def recall(self, proposal: Proposal) -> Verdict | None:
         """Return the verdict on a proposal, or None."""
+        self._left.discard(proposal.id)
         return self._verdicts.get(proposal.id)
 
     def remember(self, verdict: Verdict) -> None:
-        """Append a verdict."""
-        self._append({"verdict": _VERDICT.dump_python(verdict, mode="json")})
+        """Append a verdict, and the time until it."""
+        self._left.clear()  # the loop has passed the interruption, even if it recalled less
+        self._append({"verdict": _VERDICT.dump_python(verdict, mode="json"), "elapsed_s": round(self.elapsed_s, 3)})
         self._verdicts[verdict.proposal.id] = verdict
 
     def is_tracked(self, proposal: Proposal) -> bool:
@@ -132,4 +152,5 @@ class Journal:
             self._tracked[row["tracked"]] = row.get("run")
         else:
             verdict = _VERDICT.validate_python(row["verdict"])
+            self._earlier_s = max(self._earlier_s, float(row.get("elapsed_s", 0.0)))
             self._verdicts[verdict.proposal.id] = verdict

@@ -1,7 +1,7 @@
-"""Search strategies: which proposals of a round become parents of the next round.
+"""Search strategies: which sources of a round become parents of the next round.
 
 Greedy search follows the best proposal only. Beam search follows several, and can find combinations whose first step alone does
-not improve the runtime.
+not improve the runtime. :mod:`rocm_perf_lab.optimize.evolution` follows a diverse archive.
 """
 
 from __future__ import annotations
@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+
+
+@dataclass(frozen=True)
+class ParentSelection:
+    """A source to rewrite, and the verdicts on other sources whose ideas may be combined with it."""
+
+    parent: Proposal
+    partners: tuple[Verdict, ...] = ()
 
 
 class Search(Protocol):
-    """Strategy that selects the parents of the next round."""
+    """Strategy that selects the parents of each round."""
 
-    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
-        """Return the verdicts of proposals that become parents.
+    def start(self, baseline: Verdict) -> list[ParentSelection]:
+        """Return the parents of the first round; `baseline` has the runtime of the unmodified source."""
+        ...
+
+    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[ParentSelection]:
+        """Return the parents of the next round.
 
         Args:
             round_: All verdicts of the round.
@@ -32,9 +44,13 @@ class Search(Protocol):
 class GreedySearch:
     """Follows a new best proposal only."""
 
-    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
+    def start(self, baseline: Verdict) -> list[ParentSelection]:
+        """Return the unmodified source."""
+        return [ParentSelection(baseline.proposal)]
+
+    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[ParentSelection]:
         """Return the winner, if any."""
-        return [winner] if winner is not None else []
+        return [ParentSelection(winner.proposal)] if winner is not None else []
 
 
 @dataclass(frozen=True)
@@ -44,9 +60,13 @@ class BeamSearch:
     width: int = 3
     slack: float = 0.05
 
-    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
+    def start(self, baseline: Verdict) -> list[ParentSelection]:
+        """Return the unmodified source."""
+        return [ParentSelection(baseline.proposal)]
+
+    def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[ParentSelection]:
         """Return the fastest proposals; of equal ones, the earlier first."""
         limit = best_ns * (1 + self.slack)
         timed = [(v.runtime_ns, v) for v in round_ if v.runtime_ns is not None]
         ranked = sorted((pair for pair in timed if pair[0] <= limit), key=lambda pair: pair[0])
-        return [verdict for _, verdict in ranked[: self.width]]
+        return [ParentSelection(verdict.proposal) for _, verdict in ranked[: self.width]]

@@ -54,7 +54,25 @@ class Hangs:
     seconds: float
 
 
-Step = Says | Fails | Sends | Hangs
+@dataclass(frozen=True)
+class Repeats:
+    """The same bytes again and again until the client closes the connection; before the headers end, if `in_headers`."""
+
+    piece: bytes
+    pause_s: float = 0.0
+    content_type: str = "text/event-stream"
+    in_headers: bool = False
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """HTTP 400 for requests with a parameter, else an answer."""
+
+    parameter: str
+    text: str
+
+
+Step = Says | Fails | Sends | Hangs | Repeats | Refuses
 
 
 @dataclass
@@ -65,6 +83,7 @@ class ChatServer:
     script: list[Step]
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    models: tuple[str, ...] = ("served",)
 
     def next(self) -> Step:
         """Return the step for the next request."""
@@ -91,6 +110,12 @@ def chat_server(script: Sequence[Step]) -> Iterator[ChatServer]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self) -> None:
+        """List the models."""
+        server: ChatServer = self.server.chat  # type: ignore[attr-defined]
+        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in server.models]
+        self._send(200, json.dumps({"object": "list", "data": rows}).encode(), {})
+
     def do_POST(self) -> None:
         """Answer one completion request."""
         server: ChatServer = self.server.chat  # type: ignore[attr-defined]
@@ -107,12 +132,35 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(step, Fails):
             error = {"error": {"message": f"status {step.status}", "type": "error", "code": step.code}}
             self._send(step.status, json.dumps(error).encode(), step.headers)
+        elif isinstance(step, Repeats):
+            self._repeat(step)
+        elif isinstance(step, Refuses) and step.parameter in request:
+            error = {"error": {"message": f"Unsupported parameter: {step.parameter}", "type": "invalid_request_error"}}
+            self._send(400, json.dumps(error).encode(), {})
+        elif isinstance(step, Refuses):
+            self._answer(Says(step.text), request)
         elif isinstance(step, Sends):
             self._send(200, step.body, {"Content-Type": step.content_type})
-        elif request.get("stream"):
+        else:
+            self._answer(step, request)
+
+    def _answer(self, step: Says, request: Mapping[str, Any]) -> None:
+        if request.get("stream"):
             self._stream(step, request)
         else:
             self._send(200, json.dumps(_whole(step, request["model"])).encode(), {})
+
+    def _repeat(self, step: Repeats) -> None:
+        self.close_connection = True
+        try:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: " + step.content_type.encode() + b"\r\n")
+            self.wfile.write(b"" if step.in_headers else b"Connection: close\r\n\r\n")
+            while True:
+                self.wfile.write(step.piece)
+                self.wfile.flush()
+                time.sleep(step.pause_s)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the client has heard enough
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)

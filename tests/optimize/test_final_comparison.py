@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, MeasuredSource
 from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS, ExactCounts, decide_by_counters
-from rocm_perf_lab.optimize.loop import ClosedLoop, LoopPolicy, LoopResult
+from rocm_perf_lab.optimize.loop import ClosedLoop
+from rocm_perf_lab.optimize.policy import LoopPolicy
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
 from rocm_perf_lab.statistics.error_bands import RatioBand
 from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison, compare_emulated
 from rocm_perf_lab.verify.outputs import VerificationResult
 from tests.optimize.test_loop import Diary, Steps, metadata, name_of, text_of, verdicts
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.loop_result import LoopResult
 
 BAND = RatioBand(coverage=0.9, factor=1.25)
 
@@ -62,7 +67,7 @@ def run(
     loop = ClosedLoop(
         bench=bench,
         entry="k",
-        proposer=TransformProposer([Steps(follows)]),
+        proposer=TransformProposer([Steps(follows)], "k"),
         guards=(),
         policy=LoopPolicy(0.02, 5, 4, use_counters=use_counters),
         observer=diary or Diary(),

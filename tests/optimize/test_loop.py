@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.spec import Tolerance
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, MeasuredSource
+from rocm_perf_lab.optimize.evolution import EvolutionarySearch, EvolutionRules
 from rocm_perf_lab.optimize.guards import GuardResult
-from rocm_perf_lab.optimize.loop import ClosedLoop, LoopPolicy, LoopResult
+from rocm_perf_lab.optimize.loop import ClosedLoop
+from rocm_perf_lab.optimize.policy import LoopPolicy
+from rocm_perf_lab.optimize.profile_summary import ProfileSummary
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
@@ -37,9 +40,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.optimize.inspection import CandidateSource
-    from rocm_perf_lab.optimize.loop import VerdictStore
+    from rocm_perf_lab.optimize.loop_result import LoopResult
+    from rocm_perf_lab.optimize.observer import VerdictStore
     from rocm_perf_lab.optimize.proposers.base import Offers, Proposer
-    from rocm_perf_lab.optimize.search import Search
+    from rocm_perf_lab.optimize.search import ParentSelection, Search
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 KERNEL = 'extern "C" __global__ void k() {}  // '
@@ -105,6 +109,7 @@ class TableBench:
     wrong: set[str] = field(default_factory=set)
     crashing: set[str] = field(default_factory=set)
     headroom: dict[str, float] = field(default_factory=dict)
+    bottlenecks: dict[str, str] = field(default_factory=dict)
     band: RatioBand | None = None
     built: list[str] = field(default_factory=list)
     evaluated: list[str] = field(default_factory=list)
@@ -126,7 +131,7 @@ class TableBench:
         output = {"y": np.array([2.0 if name in self.wrong else 1.0])}
         verification = verify_outputs(output, {"y": np.array([1.0])}, {"y": Tolerance(rtol=1e-5, atol=1e-6)})
         share = KernelShare("k", 1.0, self.headroom[name]) if name in self.headroom else None
-        return Evaluation(verification, self.runtimes[name], share)
+        return Evaluation(verification, self.runtimes[name], share, profile=ProfileSummary(self.bottlenecks.get(name, "")))
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """Without noise; with the error band, if there is one."""
@@ -181,6 +186,7 @@ def search(
     min_improvement: float = 0.1,
     max_iterations: int = 5,
     max_proposals: int = 50,
+    max_seconds: float | None = None,
     guards: tuple[FewRegisters, ...] = (),
     observer: Diary | None = None,
     strategy: Search | None = None,
@@ -191,9 +197,9 @@ def search(
     loop = ClosedLoop(
         bench=bench,
         entry="k",
-        proposer=proposer or TransformProposer([Steps(follows)]),
+        proposer=proposer or TransformProposer([Steps(follows)], "k"),
         guards=guards,
-        policy=LoopPolicy(min_improvement, max_iterations, max_proposals),
+        policy=LoopPolicy(min_improvement, max_iterations, max_proposals, max_seconds=max_seconds),
         observer=observer or Diary(),
         search=strategy,
         store=store,
@@ -339,7 +345,7 @@ def test_a_rewrite_without_the_kernel_is_rejected() -> None:
     loop = ClosedLoop(
         bench=TableBench({"renamed": 1.0}),
         entry="k",
-        proposer=TransformProposer([Rename({})]),
+        proposer=TransformProposer([Rename({})], "k"),
         guards=[],
         policy=LoopPolicy(0.1, 1, 10),
         observer=Diary(),
@@ -508,8 +514,9 @@ class Student:
     learns: bool = True
     heard: list[str] = field(default_factory=list)
 
-    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
+    def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
         """One per round."""
+        parent = parents[0].parent
         if self.names:
             name = self.names.pop(0)
             proposal = Proposal.of(text_of(name), transform="student", description=name, parent=parent)
@@ -550,11 +557,11 @@ def test_a_resumed_loop_has_the_result_of_an_uninterrupted_one(ends_after: int, 
     def bench() -> TableBench:
         return TableBench({"a": 800.0, "b": 500.0, "bad": 1.0, "c": 300.0}, wrong={"bad"})
 
-    whole = search(bench(), follows, store=Journal(tmp_path / "whole.jsonl"))
-    search(bench(), follows, store=Journal(tmp_path / "cut.jsonl"), max_proposals=ends_after)
+    whole = search(bench(), follows, store=Journal(tmp_path / "whole.jsonl", clock=lambda: 0.0))
+    search(bench(), follows, store=Journal(tmp_path / "cut.jsonl", clock=lambda: 0.0), max_proposals=ends_after)
     second = bench()
 
-    result = search(second, follows, store=Journal(tmp_path / "cut.jsonl"))
+    result = search(second, follows, store=Journal(tmp_path / "cut.jsonl", clock=lambda: 0.0))
 
     assert result == whole
     assert len(second.built) == 5 - ends_after  # no proposal is evaluated twice
@@ -617,3 +624,41 @@ def test_the_best_is_correct_and_every_accepted_step_improves_enough(
     assert name_of(result.best) not in wrong
     assert len(result.verdicts) <= budget
     assert len(bench.built) == len(set(bench.built))
+
+
+# The limit of time, and evolution
+
+
+def test_the_limit_of_time_stops_before_the_next_proposal(tmp_path: Path) -> None:
+    seconds = iter([0.0, 1.0, 2.0, 3.0, 70.0, 71.0, 72.0, 73.0, 74.0])
+    journal = Journal(tmp_path / "j", clock=lambda: next(seconds))
+    bench = TableBench({"a": 800.0, "b": 500.0})
+
+    result = search(bench, {"base": ["a", "b"]}, store=journal, max_seconds=60.0)
+
+    assert (list(verdicts(result)), result.stop_reason) == (["a"], "optimizer.max_seconds (60) reached")
+    assert name_of(result.best) == "a"
+
+
+def test_verdicts_from_before_an_interruption_are_kept_if_the_time_is_over(tmp_path: Path) -> None:
+    follows = {"base": ["a", "b"], "b": ["c"]}
+    bench = TableBench({"a": 800.0, "b": 500.0, "c": 300.0})
+    search(bench, follows, store=Journal(tmp_path / "j", clock=lambda: 0.0), max_proposals=2)
+    hours = iter(range(0, 10**6, 3600))
+
+    result = search(bench, follows, store=Journal(tmp_path / "j", clock=lambda: float(next(hours))), max_seconds=60.0)
+
+    assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_seconds (60) reached")
+
+
+def test_evolution_finds_a_combination_behind_a_slower_step() -> None:
+    bench = TableBench({"a": 800.0, "slow": 1500.0, "fast": 100.0}, bottlenecks={"slow": "lds_conflicts"})
+    follows = {"base": ["a", "slow"], "slow": ["fast"]}
+    evolution = EvolutionarySearch(EvolutionRules(islands=1, samples=2, crossover=0.0))
+
+    greedy = search(bench, follows)
+    evolved = search(bench, follows, strategy=evolution, max_iterations=20)
+
+    assert (name_of(greedy.best), name_of(evolved.best)) == ("a", "fast")
+    assert evolved.stop_reason == "no further proposal was made"
+    assert next(v for v in evolved.verdicts if name_of(v.proposal) == "slow").followed

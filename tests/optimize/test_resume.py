@@ -29,13 +29,13 @@ def test_a_verdict_survives_the_journal_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_an_incomplete_line_is_dropped(tmp_path: Path, cut: int) -> None:
     first, second = verdict_on("int a;"), verdict_on("int b;")
-    journal = Journal(tmp_path / "j")
+    journal = Journal(tmp_path / "j", clock=lambda: 0.0)
     journal.remember(first)
     journal.remember(second)
     whole = (tmp_path / "j").read_bytes()
     (tmp_path / "j").write_bytes(whole[:-cut])
 
-    again = Journal(tmp_path / "j")
+    again = Journal(tmp_path / "j", clock=lambda: 0.0)
     assert again.recall(first.proposal) == first
     assert again.recall(second.proposal) is None
     again.remember(second)
@@ -67,3 +67,18 @@ def test_an_invalid_file_is_rejected_with_the_line(tmp_path: Path, line: str) ->
         Journal(tmp_path / "j")
 
     assert refused.value.where == f"{tmp_path / 'j'}:1"
+
+
+def test_time_continues_after_an_interruption_and_counts_only_new_work(tmp_path: Path) -> None:
+    first, second = verdict_on("int a;"), verdict_on("int b;")
+    now = iter([100.0, 103.0])  # opened, and the first verdict after 3 s
+    Journal(tmp_path / "j", clock=lambda: next(now)).remember(first)
+
+    times = iter([5000.0, 5001.5, 5002.0])
+    resumed = Journal(tmp_path / "j", clock=lambda: next(times))
+
+    assert (resumed.is_replaying, resumed.elapsed_s) == (True, 3.0 + 1.5)
+    resumed.recall(first.proposal)
+    assert (resumed.is_replaying, resumed.recall(second.proposal)) == (False, None)
+    resumed.remember(second)
+    assert Journal(tmp_path / "j", clock=lambda: 0.0).elapsed_s == 3.0 + 2.0

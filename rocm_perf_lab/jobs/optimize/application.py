@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench
 from rocm_perf_lab.jobs.optimize.application_source import (
@@ -18,27 +17,27 @@ from rocm_perf_lab.jobs.optimize.application_source import (
     require_placeholders,
 )
 from rocm_perf_lab.jobs.optimize.bench import read_source, share_of
+from rocm_perf_lab.jobs.optimize.models import failure_of, open_proposer
 from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
 from rocm_perf_lab.jobs.optimize.results import write_results
 from rocm_perf_lab.jobs.optimize.setup import (
     LoopComponents,
     clear_directory,
     confirm,
-    open_proposer,
     ordered_transforms,
     policy_of,
 )
+from rocm_perf_lab.jobs.profile.application_profiler import ApplicationDevice
 from rocm_perf_lab.jobs.records import RebuildCheck, analysis_params, optimizer_params, profile_metrics
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
+from rocm_perf_lab.optimize.loop import ClosedLoop
+from rocm_perf_lab.optimize.loop_result import LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
-from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_measuring, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
-from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.selection import rank_kernels
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.verify.application_outputs import ApplicationVerifier
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.profiling.application import ApplicationPasses, ApplicationProfiler
     from rocm_perf_lab.profiling.selection import RankedKernel
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
@@ -65,6 +65,8 @@ class OptimizeApplicationJob:
         compare_files: Files that the application writes.
         kernel: Regular expression for the kernel; None selects the one with the largest possible gain.
         timeout_s: Limit of one run and of one build in seconds.
+        device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU, `auto` with rocprofv3 if there is a GPU.
+        root: Directory tree with ROCm for the emulator, which becomes the application's root directory.
     """
 
     def __init__(
@@ -77,16 +79,19 @@ class OptimizeApplicationJob:
         compare_files: Sequence[str] = (),
         kernel: str | None = None,
         timeout_s: float = 600.0,
+        device: str = "auto",
+        root: str | None = None,
     ) -> None:
         self._assumed = [name for name, value in (("--source", source), ("--build", build)) if value is None]
-        build = build if build is not None else DEFAULT_BUILD
-        require_placeholders(build)
+        require_placeholders(build if build is not None else DEFAULT_BUILD)
         arguments = tuple(map(str, command))
         path = Path(source) if source is not None else find_source(arguments[0])
-        self._application = ApplicationSource(path, build, arguments)
+        self._build = build
+        self._application = ApplicationSource(path, build or DEFAULT_BUILD, arguments)
         self._verifier = ApplicationVerifier(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
         self._kernel = kernel
         self._timeout_s = timeout_s
+        self._device = ApplicationDevice(device, None if root is None else Path(root))
 
     def run(self, lab: Lab) -> None:
         """Run the optimization.
@@ -94,15 +99,16 @@ class OptimizeApplicationJob:
         Raises:
             LabError: The unmodified application cannot be built, run, profiled or compared.
         """
-        text = read_source(self._application.source)
+        profiler = self._device.profiler(lab.config)
+        application = replace(self._application, build=self._build or self._device.default_build(lab.config.target))
+        text = read_source(application.source)
         if self._assumed:
-            lab.console.print(f"[bold]source[/]  {self._application.source}", soft_wrap=True)
-            lab.console.print(f"[bold]build[/]   {self._application.build}", soft_wrap=True)
+            lab.console.print(f"[bold]source[/]  {application.source}", soft_wrap=True)
+            lab.console.print(f"[bold]build[/]   {application.build}", soft_wrap=True)
             lab.console.print(f"        (default; set {' and '.join(self._assumed)} to change)", soft_wrap=True)
-        profiler = Rocprofv3.find()
         if not lab.resumed:
             clear_directory(lab.output_dir)
-        builder = ApplicationBuilder(self._application, lab.output_dir / "proposals", self._timeout_s)
+        builder = ApplicationBuilder(application, lab.output_dir / "proposals", self._timeout_s, profiler)
         baseline = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
         found, symbol = self._first_look(lab, profiler, baseline, builder)
         described = KernelDescription(
@@ -117,14 +123,14 @@ class OptimizeApplicationJob:
         parse_source(text.encode(), symbol)
         parts = LoopComponents.of(lab)
         confirm(lab, parts.model)
-        lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
+        lab.console.print(f"[bold]device[/]  {profiler.device}", soft_wrap=True)
         with lab.tracker as tracker:
             show_profile(lab.console, found, found.time_kind, "baseline")
             tracker.set_tags(
                 {"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.time_kind}
             )
             tracker.log_params({**analysis_params(found), **optimizer_params(lab.config)})
-            tracker.log_metrics(profile_metrics(found, found.time_kind))
+            tracker.log_metrics(profile_metrics(found))
             bench = self._bench(lab, profiler, parts, found, builder)
             result = self._search(lab, parts, bench, tracker, baseline, found)
             write_results(
@@ -141,19 +147,14 @@ class OptimizeApplicationJob:
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind))
 
     def _first_look(
-        self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder
+        self, lab: Lab, profiler: ApplicationProfiler, baseline: Proposal, builder: ApplicationBuilder
     ) -> tuple[KernelAnalysis, str]:
         """Build and profile the unmodified application with counters, and select the kernel to rewrite."""
         with lab.console.status("building and profiling the application") as status:
             builder.place(baseline)
             builder.build(baseline)
-            runs = ApplicationRuns(
-                profiler,
-                tuple(builder.command(baseline)),
-                lab.output_dir / "baseline" / ROCPD_DIRECTORY,
-                self._timeout_s,
-                status.update,
-            )
+            command, place = builder.command(baseline), lab.output_dir / "baseline" / ROCPD_DIRECTORY
+            runs = profiler.passes(command, place, self._timeout_s, status.update)
             traces, problems = runs.times(1)
             gpu = target_of_trace(traces[0], lab.config.target)
 
@@ -162,18 +163,19 @@ class OptimizeApplicationJob:
             def look(kernel: RankedKernel) -> KernelAnalysis:
                 name = kernel.mangled_name
                 if name not in counted:
-                    place = replace(runs, directory=runs.directory / f"kernel_{len(counted) + 1}") if counted else runs
-                    counted[name] = place.counters(gpu.target.architecture, lab.config.passes.counters, name)
-                counters, more = counted[name]
+                    directory = place / f"kernel_{len(counted) + 1}" if counted else place
+                    more = profiler.passes(command, directory, self._timeout_s, status.update)
+                    counted[name] = more.counters(gpu.target.architecture, lab.config.passes.counters, name)
+                counters, failures = counted[name]
                 return analyze_traces(
                     traces,
                     lab.output_dir / "baseline",
                     kernel=kernel,
                     target=gpu.target,
                     helper_patterns=lab.config.passes.helper_kernels,
-                    note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
+                    note=f"{profiler.name}: {shlex.join(self._application.command)}",
                     counter_traces=counters,
-                    problems=(*problems, *more, *gpu.notes),
+                    problems=(*problems, *failures, *gpu.notes),
                 )
 
             kernel = self._most_worthwhile(lab, traces[0], gpu.target, look)
@@ -207,18 +209,18 @@ class OptimizeApplicationJob:
         return here[ranking[0].name][0]
 
     def _bench(
-        self, lab: Lab, profiler: Rocprofv3, parts: LoopComponents, found: KernelAnalysis, builder: ApplicationBuilder
+        self, lab: Lab, profiler: ApplicationProfiler, parts: LoopComponents, found: KernelAnalysis, builder: ApplicationBuilder
     ) -> ApplicationBench:
         helpers, mangled = lab.config.passes.helper_kernels, found.profile.kernel.mangled_name
         x, y, z = found.profile.block
 
-        def runs_of(command: list[str], place: Path) -> ApplicationRuns:
-            return ApplicationRuns(profiler, tuple(command), place / ROCPD_DIRECTORY, self._timeout_s, lambda _: None)
+        def runs_of(command: list[str], place: Path) -> ApplicationPasses:
+            return profiler.passes(command, place / ROCPD_DIRECTORY, self._timeout_s, lambda _: None)
 
         def profile(command: list[str], place: Path) -> KernelAnalysis:
             traces, problems = runs_of(command, place).times(1)
             kernel = KernelSelector(f"^{mangled.removesuffix('.kd')}", False, helpers).of(traces[0], lab.config.target)
-            note = f"rocprofv3 {profiler.version}: {shlex.join(command)}"
+            note = f"{profiler.name}: {shlex.join(command)}"
             return analyze_traces(
                 traces, place, kernel=kernel, target=lab.config.target, helper_patterns=helpers, note=note, problems=problems
             )
@@ -236,6 +238,7 @@ class OptimizeApplicationJob:
             compiler=find_compiler(lab.config.toolchain.compilers),
             sandbox=parts.sandbox,
             verifier=self._verifier,
+            plain=profiler.plain,
             profile=profile,
             time_ns=time_ns,
             band=found.profile.timing_errors.decisive if found.profile.timing_errors is not None else None,
@@ -269,7 +272,7 @@ class OptimizeApplicationJob:
 
         with (
             show_progress(lab.console) as progress,
-            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of, progress.spent) as proposer,
         ):
             loop = ClosedLoop(
                 bench=bench,
@@ -282,8 +285,9 @@ class OptimizeApplicationJob:
                 store=journal,
             )
             result = loop.run(baseline, built, replace(evaluation, runtime_ns=header.runtime_ns))
-            if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
-                raise proposer.failure
+            failure = failure_of(proposer)
+            if failure is not None and not result.verdicts:
+                raise failure
             return result
 
 

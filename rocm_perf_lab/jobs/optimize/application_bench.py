@@ -1,4 +1,4 @@
-"""Bench of the closed loop for applications: built by the user's command, timed under rocprofv3.
+"""Bench of the closed loop for applications: built by the user's command, timed by the device's profiler.
 
 Guards inspect device code that rocm-perf-lab compiles from the candidate with the macros and include directories of the user's
 command. The user's command and the application run only if all guards pass.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.optimize.application_device_code import ApplicationDeviceCode
 from rocm_perf_lab.jobs.optimize.bench import share_of
+from rocm_perf_lab.languages.source_launch import launch_descriptor
 from rocm_perf_lab.optimize.bench import Evaluation
 from rocm_perf_lab.statistics.interleaving import InterleavedPairs
 from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
@@ -45,6 +47,7 @@ class ApplicationBench:
         compiler: Compiles device code for guards.
         sandbox: Limits `compiler`.
         verifier: Compares outputs.
+        plain: Returns the command line that runs a command on the device without profiling it.
         profile: Profiles a command; the second argument is the output directory.
         time_ns: Returns the duration of one dispatch of the kernel in ns; arguments as for `profile`.
         band: Error band of the ratio of two emulated times; None if times are measured.
@@ -57,6 +60,7 @@ class ApplicationBench:
     compiler: Compiler
     sandbox: Sandbox
     verifier: ApplicationVerifier
+    plain: Callable[[list[str]], list[str]]
     profile: Callable[[list[str], Path], KernelAnalysis]
     time_ns: Callable[[list[str], Path], float]
     band: RatioBand | None = None
@@ -65,7 +69,13 @@ class ApplicationBench:
     _expected: tuple[RunOutputs, RunOutputs] | None = None
 
     def build(self, proposal: Proposal) -> BuiltCandidate:
-        """Write a proposal's source and compile its device code for guards."""
+        """Write a proposal's source and compile its device code for guards.
+
+        Raises:
+            LabError: The source asks for its own launch, or does not compile.
+        """
+        if launch_descriptor(proposal.text) is not None:
+            raise LabError("the launch of an application cannot be changed", where="launch comment of the source")
         path = self.builder.place(proposal)
         return self._device_code.inspected(path, self.compile(path), self.kernel, work_items=self.block)
 
@@ -77,9 +87,10 @@ class ApplicationBench:
         """Build and run a proposal, compare its outputs, and profile it if they are correct."""
         self.builder.build(proposal)
         command = self.builder.command(proposal)
-        new = self.verifier.run(command, self.builder.binary(proposal), self._expected or ())
+        plain = self.plain(command)
+        new = self.verifier.run(plain, self.builder.binary(proposal), self._expected or ())
         if self._expected is None:
-            second = self.verifier.run(command, self.builder.binary(proposal))
+            second = self.verifier.run(plain, self.builder.binary(proposal))
             self.verifier.require_comparable_output(new, second)
             self._expected = (new, second)
         verification = self.verifier.verify(*self._expected, new)

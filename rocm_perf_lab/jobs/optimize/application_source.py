@@ -19,6 +19,7 @@ from rocm_perf_lab.verify.application_outputs import ApplicationError
 
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.profiling.application import ApplicationProfiler
 
 DEFAULT_BUILD = "hipcc -O3 {source} -o {binary}"
 _SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx")
@@ -73,11 +74,13 @@ class ApplicationBuilder:
         application: Source, build command and command line.
         directory: Parent of one directory per proposal.
         timeout_s: Limit of one build in seconds.
+        profiler: Device that the build command may need; None runs the command directly.
     """
 
     application: ApplicationSource
     directory: Path
     timeout_s: float
+    profiler: ApplicationProfiler | None = None
 
     def directory_of(self, proposal: Proposal) -> Path:
         """Return the directory of a proposal."""
@@ -116,8 +119,9 @@ class ApplicationBuilder:
         source, binary = self.source(proposal), self.binary(proposal)
         binary.unlink(missing_ok=True)
         command = self.application.build_arguments(source, binary)
+        started = command if self.profiler is None else self.profiler.building(command)
         try:
-            ended = captured_in_group(command, self.timeout_s)
+            ended = captured_in_group(started, self.timeout_s)
         except OSError as error:
             raise ApplicationError(f"the build command cannot be started: {error.strerror}", where=shlex.join(command)) from error
         except subprocess.TimeoutExpired as error:

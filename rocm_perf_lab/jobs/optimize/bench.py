@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.analysis.describe import instruction_mix
 from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
@@ -13,6 +14,7 @@ from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.jobs.profile.job import require_clean
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.counter_rule import DECIDING_COUNTERS, ExactCounts
+from rocm_perf_lab.optimize.profile_summary import ProfileSummary
 from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.profiling.counter_passes import counters_for
 from rocm_perf_lab.statistics.interleaving import InterleavedPairs
@@ -98,7 +100,7 @@ class KernelBench:
         self._compiled[proposal.id] = compiled
         return BuiltCandidate(
             kernel=compiled.kernel,
-            code_sha256=compiled.machine_code_sha256,
+            code_sha256=compiled.launched_code_sha256,
             occupancy_waves=compiled.occupancy.waves_per_simd,
             cached=compiled.build.cached,
             inspection=self._bench.inspect(compiled, source, sandbox=None if trusted else self._sandbox),
@@ -168,7 +170,17 @@ def evaluation_of(profiled: ProfiledKernel, *, runtime_ns: float | None = None) 
     """Return the evaluation of a profiled source. `runtime_ns` replaces the time after an interruption."""
     verification = profiled.verification if profiled.verification is not None else VerificationResult(())
     time = runtime_ns if runtime_ns is not None else profiled.runtime_ns
-    return Evaluation(verification, time, share_of(profiled), exact_counts(profiled))
+    return Evaluation(verification, time, share_of(profiled), exact_counts(profiled), profile=profile_summary(profiled))
+
+
+def profile_summary(profiled: AnalyzedKernel) -> ProfileSummary:
+    """Return the losses and the instruction mix of a profiled kernel."""
+    ledger = profiled.diagnosis.ledger
+    _, mix, _ = instruction_mix(profiled.profile)
+    counted = tuple((name, count.per_wave) for name, count in mix.items() if count.per_wave) if mix else ()
+    return ProfileSummary(
+        profiled.diagnosis.bottleneck.name, tuple((str(loss.cause), loss.share) for loss in ledger.losses), counted
+    )
 
 
 def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from rocm_perf_lab.jobs.optimize.bench import KernelBench, evaluation_of, read_source, share_of
+from rocm_perf_lab.jobs.optimize.models import failure_of, open_proposer
 from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
 from rocm_perf_lab.jobs.optimize.results import write_results
 from rocm_perf_lab.jobs.optimize.seeds import seeds_of, with_run_seeds
@@ -17,23 +17,22 @@ from rocm_perf_lab.jobs.optimize.setup import (
     clear_directory,
     confirm,
     limits_of,
-    open_proposer,
     ordered_transforms,
     policy_of,
     trial_runners,
+    with_evidence,
 )
 from rocm_perf_lab.jobs.profile.job import log_profile, require_clean, require_correct
 from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
 from rocm_perf_lab.jobs.records import RebuildCheck, optimizer_params
 from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile, show_rank
-from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
+from rocm_perf_lab.optimize.candidate import correctness_checker
+from rocm_perf_lab.optimize.loop import ClosedLoop
+from rocm_perf_lab.optimize.loop_result import LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
-from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import parse_source
-from rocm_perf_lab.verify.address_trials import AddressTrials
-from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.trials import reseeded
 
 if TYPE_CHECKING:
@@ -43,10 +42,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.optimize.proposers.spending import Spending
     from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.tracking.run import RunTracker
+    from rocm_perf_lab.verify.checker import CorrectnessChecker
 
 
 class OptimizeJob:
@@ -69,7 +70,8 @@ class OptimizeJob:
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.protection()}", soft_wrap=True)
         with lab.tracker as tracker:
-            bench = Workbench(_with_unseen_inputs(lab.config), lab.measuring_device)
+            evident = with_evidence(_with_unseen_inputs(lab.config), lab.measuring_device)
+            bench = Workbench(evident, lab.measuring_device)
             with lab.console.status("profiling the baseline"):
                 compiled = bench.compile(lab.config.kernel.source_path)
                 profiled = bench.run(compiled, lab.output_dir / "baseline")
@@ -78,7 +80,7 @@ class OptimizeJob:
             show_profile(lab.console, profiled, lab.device.identity.time_word, "baseline")
             require_correct(profiled, lab)
             require_clean(profiled.findings, lab.config.kernel.name)
-            result = self._search(lab, parts, bench, tracker, compiled, profiled)
+            result, spending = self._search(lab, parts, bench, tracker, compiled, profiled)
             write_results(
                 lab,
                 tracker,
@@ -88,6 +90,7 @@ class OptimizeJob:
                 word=lab.device.identity.time_word,
                 errors=profiled.profile.timing_errors,
                 seeds=seeds_of(lab),
+                spending=spending,
             )
         show_locations(lab, lab.tracker)
         lab.answer(
@@ -103,7 +106,7 @@ class OptimizeJob:
         tracker: RunTracker,
         compiled: CompiledKernel,
         profiled: ProfiledKernel,
-    ) -> LoopResult:
+    ) -> tuple[LoopResult, Spending | None]:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
         baseline = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
@@ -111,7 +114,7 @@ class OptimizeJob:
         stop = reason_to_stop(kernel, settings.min_improvement)
         if stop is not None:
             lab.console.print(f"[yellow]no potential gain[/]: {stop}")
-            return LoopResult(baseline, profiled.runtime_ns, baseline, profiled.runtime_ns, (), stop)
+            return LoopResult(baseline, profiled.runtime_ns, baseline, profiled.runtime_ns, (), stop), None
         show_rank(lab.console, kernel.name, kernel.possible_gain, profiled.runtime_ns)
         journal = Journal(lab.output_dir / JOURNAL)
         seeds = seeds_of(lab)
@@ -132,7 +135,7 @@ class OptimizeJob:
         transforms = ordered_transforms(lab, parts.transforms, profiled.diagnosis)
         with (
             show_progress(lab.console) as progress,
-            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of, progress.spent) as proposer,
         ):
             loop = ClosedLoop(
                 bench=kernel_bench,
@@ -147,11 +150,12 @@ class OptimizeJob:
             built = kernel_bench.built(baseline, compiled, lab.config.kernel.source_path, trusted=True)
             evaluation = evaluation_of(profiled, runtime_ns=header.runtime_ns)
             result = loop.run(baseline, built, evaluation)
-            if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
-                raise proposer.failure
+            failure = failure_of(proposer)
+            if failure is not None and not result.verdicts:
+                raise failure
         if settings.proposer == "transforms" and not result.verdicts:
             _print_rejections(lab, transforms, text)
-        return result
+        return result, progress.spending
 
 
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
@@ -195,15 +199,8 @@ def _checker(lab: Lab, bench: Workbench, sandbox: Sandbox) -> CorrectnessChecker
         limited = None if source == baseline else sandbox
         return bench.build(description, source, sandbox=limited, promise_checks=promise_checks)
 
-    checked = partial(compiled, promise_checks=True)
-    emulated = settings.gate == "emulator"
-    checker = CorrectnessChecker(
-        lab.config.kernel,
-        compiled,
-        trial_runners(lab.config, lab.device),
-        settings.verification,
-        addresses=AddressTrials(lab.config.kernel, lab.config.target, compiled, checked) if emulated else None,
-    )
+    runners = trial_runners(lab.config, lab.device)
+    checker = correctness_checker(lab.config.kernel, lab.config.target, compiled, runners, settings.verification)
     with lab.console.status("running the baseline with other inputs and shapes"):
         checker.record_baseline(baseline)
     lab.console.print(f"[bold]trials[/]  {checker.summary}", soft_wrap=True)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.jobs.records import RebuildCheck, RunSeeds
-    from rocm_perf_lab.optimize.loop import LoopResult
+    from rocm_perf_lab.optimize.loop_result import LoopResult
+    from rocm_perf_lab.optimize.proposers.spending import Spending
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
@@ -42,6 +43,7 @@ def write_results(
     word: str,
     errors: TimingErrors | None,
     seeds: RunSeeds | None = None,
+    spending: Spending | None = None,
 ) -> None:
     """Write the best source, its patch, optimize.json and the HTML report; track and print them.
 
@@ -54,6 +56,7 @@ def write_results(
         word: `measured` or `emulated`.
         errors: Error bands of emulated times; None for measured ones.
         seeds: Secret seeds of the run; None if it has none.
+        spending: Calls, tokens and cost of models; None without models.
 
     Raises:
         LabError: The stored source compiles to a different code object.
@@ -62,10 +65,12 @@ def write_results(
     write_text(best, result.best.text)
     rebuilt = rebuild(best)
     source = str(best.relative_to(lab.output_dir))
-    document = optimize_document(result, word, source, rebuild=rebuilt, isolation=isolation, errors=errors, seeds=seeds)
+    document = optimize_document(
+        result, word, source, rebuild=rebuilt, isolation=isolation, errors=errors, seeds=seeds, spending=spending
+    )
     for path in (*_written(lab, result, document, best.name), best):
         tracker.log_artifact(path, "best" if path.parent.name == "best" else None)
-    tracker.log_metrics(_metrics(result, word, errors))
+    tracker.log_metrics(_metrics(result, errors), step=len(result.verdicts) + 1)
     tracker.set_tags(
         {
             "stop_reason": result.stop_reason,
@@ -76,6 +81,9 @@ def write_results(
         }
     )
     _show(lab.console, result, word, errors)
+    if spending is not None:
+        cost = f", cost {spending.cost:.4g}" if spending.cost else ""
+        lab.console.print(f"[bold]spent[/]   {spending.calls} calls of models, {spending.tokens:,} tokens{cost}")
     lab.console.print(f"[bold]rebuild[/] {rebuilt}")
     lab.console.print(f"[bold]best[/]    {best}", soft_wrap=True)
     if not rebuilt.is_identical:
@@ -95,10 +103,15 @@ def _written(lab: Lab, result: LoopResult, document: Mapping[str, Any], name: st
     return summary, write_report(lab.output_dir, documents=lab.output_dir / "baseline", title=title), patch
 
 
-def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict[str, float]:
+def _metrics(result: LoopResult, errors: TimingErrors | None) -> dict[str, float]:
     least, most = result.comparison.speedup_interval if result.comparison is not None and result.is_confirmed else (1.0, 1.0)
-    bounds = {f"{word}_speedup_least": least, f"{word}_speedup_most": most} if isfinite(least) and isfinite(most) else {}
-    times = {f"{word}_speedup": result.speedup, f"{word}_best_runtime_us": result.best_runtime_ns / 1e3, **bounds}
+    bounds = {"speedup_least": least, "speedup_most": most} if isfinite(least) and isfinite(most) else {}
+    times = {
+        "speedup": result.speedup,
+        "runtime_us": result.best_runtime_ns / 1e3,
+        "baseline_runtime_us": result.baseline_runtime_ns / 1e3,
+        **bounds,
+    }
     if errors is not None:
         times |= expected_metrics(result.best_runtime_ns, errors)
     return {

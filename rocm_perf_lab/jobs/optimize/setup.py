@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,12 @@ from rich.console import Console
 
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.optimize.llm_prompt import facts_of, rules_of
+from rocm_perf_lab.jobs.optimize.models import Models, open_models
 from rocm_perf_lab.languages.registry import find_language
-from rocm_perf_lab.optimize.loop import LoopPolicy
-from rocm_perf_lab.optimize.proposers.endpoint import Endpoint, EndpointModel
-from rocm_perf_lab.optimize.proposers.llm import LlmProposer
-from rocm_perf_lab.optimize.proposers.prompt import PromptWriter
-from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT, Budget, RecordedModel, TranscribedModel
-from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
+from rocm_perf_lab.optimize.evolution import EvolutionarySearch, EvolutionRules
+from rocm_perf_lab.optimize.policy import LoopPolicy
+from rocm_perf_lab.optimize.proposers.endpoint import EndpointModel
+from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT
 from rocm_perf_lab.optimize.resume import JOURNAL
 from rocm_perf_lab.optimize.search import BeamSearch, GreedySearch
 from rocm_perf_lab.optimize.transforms.base import addresses_any, order_transforms
@@ -27,7 +24,7 @@ from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
@@ -36,12 +33,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.config import OptimizerConfig
     from rocm_perf_lab.optimize.guards import Guard
-    from rocm_perf_lab.optimize.proposal import Proposal
-    from rocm_perf_lab.optimize.proposers.base import Proposer
-    from rocm_perf_lab.optimize.proposers.model import ChatModel
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.transforms.base import Transform
-    from rocm_perf_lab.tracking.run import RunTracker
     from rocm_perf_lab.verify.trial_runs import TrialRunner
 
 _MIB = 1 << 20
@@ -60,13 +53,14 @@ def ordered_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Dia
 
 @dataclass(frozen=True)
 class LoopComponents:
-    """Transforms, guards, search, sandbox and model; building them validates their arguments before the baseline is measured."""
+    """Transforms, guards, search, sandbox and models; building them validates their arguments before the baseline is measured."""
 
     transforms: list[Transform]
     guards: list[Guard]
     search: Search
     sandbox: Sandbox
-    model: ChatModel | None
+    model: Models
+    """Models by name; empty if transforms propose."""
 
     @classmethod
     def of(cls, lab: Lab) -> LoopComponents:
@@ -88,9 +82,9 @@ class LoopComponents:
                 for i, t in enumerate(settings.transforms)
             ],
             build_guards(lab.config),
-            BeamSearch(settings.beam_width, settings.beam_slack) if settings.search == "beam" else GreedySearch(),
+            search_of(settings),
             sandbox_of(settings),
-            open_model(lab.config),
+            open_models(lab.config),
         )
 
 
@@ -112,18 +106,20 @@ def clear_directory(directory: Path) -> None:
     shutil.rmtree(directory / "proposals", ignore_errors=True)
 
 
-def confirm(lab: Lab, model: ChatModel | None) -> None:
-    """Ask for confirmation before the source is sent to a model.
+def confirm(lab: Lab, models: Models) -> None:
+    """Ask for confirmation before the source is sent to models.
 
     Raises:
         LabError: The user declined, or standard input is not a terminal.
     """
     settings, llm = lab.config.optimizer, lab.config.optimizer.llm
-    if not settings.confirm or not isinstance(model, EndpointModel):
+    live = {name: priced.model.endpoint for name, priced in models.items() if isinstance(priced.model, EndpointModel)}
+    if not settings.confirm or not live:
         return
     cost = f", cost {llm.max_cost:g}" if llm.max_cost is not None else ""
+    receivers = ", ".join(f"{name} at {endpoint.base_url}" for name, endpoint in live.items())
     question = (
-        f"Send the source of {lab.config.kernel.name} to {llm.model} at {llm.base_url}, and compile and run its answers "
+        f"Send the source of {lab.config.kernel.name} to {receivers}, and compile and run the answers "
         f"(at most {llm.max_calls} calls, {llm.max_tokens:,} tokens{cost})?"
     )
     if not sys.stdin.isatty():
@@ -132,6 +128,24 @@ def confirm(lab: Lab, model: ChatModel | None) -> None:
 
     if not Confirm.ask(question, console=Console(stderr=True)):
         raise LabError("not confirmed: the source was not sent")
+
+
+def search_of(settings: OptimizerConfig) -> Search:
+    """Return the configured search strategy."""
+    if settings.search == "evolution":
+        own = settings.evolution.model_dump(exclude={"transform_share", "transforms_per_parent"})
+        return EvolutionarySearch(EvolutionRules(**own))
+    return BeamSearch(settings.beam_width, settings.beam_slack) if settings.search == "beam" else GreedySearch()
+
+
+def with_evidence(config: LabConfig, device: Device) -> LabConfig:
+    """Return a configuration that records a thread trace, for the cycles of instructions in prompts.
+
+    Only an emulator with a timing model does so by itself; on a GPU, choose passes=deep.
+    """
+    if config.optimizer.proposer == "transforms" or not device.identity.emulated or config.target.timing is None:
+        return config
+    return config.model_copy(update={"passes": config.passes.model_copy(update={"thread_trace": True})})
 
 
 def build_guards(config: LabConfig) -> list[Guard]:
@@ -179,97 +193,6 @@ def policy_of(settings: OptimizerConfig) -> LoopPolicy:
         confidence=settings.confidence,
         first_pairs=settings.first_pairs,
         most_pairs=settings.most_pairs,
+        max_seconds=settings.max_seconds,
         use_counters=settings.decide_by_counters,
     )
-
-
-def open_model(config: LabConfig) -> ChatModel | None:
-    """Return the configured model, or None if transforms propose. No request is sent.
-
-    Raises:
-        LabError: The model, its URL, its key or the transcript is missing.
-    """
-    settings, llm = config.optimizer, config.optimizer.llm
-    if settings.proposer == "transforms":
-        return None
-    if settings.proposer == "recorded":
-        if llm.transcript is None:
-            raise LabError(
-                "optimizer.proposer=recorded needs a transcript",
-                where="optimizer.llm.transcript",
-                hint="set it to the transcript.jsonl of an earlier run, or choose optimizer.proposer=llm",
-            )
-        return RecordedModel(llm.transcript if llm.transcript.is_absolute() else config.kernel.directory / llm.transcript)
-    if llm.model is None:
-        raise LabError(
-            "no model is configured",
-            where="optimizer.llm.model",
-            hint="set optimizer.llm.model=NAME, or replay recorded answers with optimizer.proposer=recorded",
-        )
-    return EndpointModel(
-        Endpoint(
-            base_url=llm.base_url,
-            model=llm.model,
-            api_key_env=llm.api_key_env,
-            temperature=llm.temperature,
-            seed=llm.seed,
-            stream=llm.stream,
-            timeout_s=llm.timeout_s,
-            max_retries=llm.max_retries,
-            first_wait_s=llm.first_wait_s,
-            max_answer_tokens=llm.max_answer_tokens,
-            max_answer_bytes=llm.max_answer_bytes,
-        )
-    )
-
-
-@contextmanager
-def open_proposer(
-    lab: Lab,
-    model: ChatModel | None,
-    transforms: Sequence[Transform],
-    guards: Sequence[Guard],
-    tracker: RunTracker,
-    directory_of: Callable[[Proposal], Path],
-) -> Iterator[Proposer]:
-    """Create the configured proposer; on exit, log the transcript and its cost.
-
-    Args:
-        lab: Run.
-        model: Result of :func:`open_model`.
-        transforms: Transforms, used without a model.
-        guards: Guards, whose rules are part of the prompt.
-        tracker: Receives the transcript and its cost.
-        directory_of: Returns the directory with the profile of a proposal.
-    """
-    settings = lab.config.optimizer
-    if model is None:
-        yield TransformProposer(transforms)
-        return
-    llm = settings.llm
-    budget = Budget(llm.max_calls, llm.max_tokens, llm.max_cost, llm.price_per_million_read, llm.price_per_million_written)
-    transcript = lab.output_dir / TRANSCRIPT
-    transcribed = TranscribedModel(model, transcript, budget)
-    writer = PromptWriter(rules_of(lab, guards), lambda proposal: facts_of(directory_of(proposal), lab.config.kernel))
-    proposer = LlmProposer(
-        name=settings.proposer,
-        model=transcribed,
-        prompt=writer,
-        entry=lab.config.kernel.entry,
-        candidates=llm.candidates,
-        repairs=llm.repairs,
-        max_answer_bytes=llm.max_answer_bytes,
-    )
-    try:
-        yield proposer
-    finally:
-        if transcribed.calls:
-            tracker.log_artifact(transcript)
-            tracker.log_metrics(
-                {
-                    "llm_calls": float(transcribed.calls),
-                    "llm_tokens_read": float(transcribed.read),
-                    "llm_tokens_written": float(transcribed.written),
-                    "llm_cost": transcribed.cost,
-                }
-            )

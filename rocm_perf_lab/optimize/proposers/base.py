@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.search import ParentSelection
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,6 @@ class Proposer(Protocol):
         """Whether offers depend on verdicts. The search then continues after a round without an accepted proposal."""
         ...
 
-    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
-        """Offer rewrites of `parent`, parsed as `unit`; `verdicts` are all so far."""
+    def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
+        """Offer rewrites of the parents of a round; `verdicts` are all so far."""
         ...

@@ -1,33 +1,49 @@
 """Model behind an OpenAI-compatible endpoint, called through the official client.
 
 Temporary errors (429, 5xx, broken connections, time-outs, invalid responses) are retried with increasing waits, or the wait of
-`Retry-After`. Reading stops when an answer exceeds the maximum size.
+`Retry-After`. One attempt, including its whole answer, ends after `timeout_s`, however slowly the bytes arrive.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rocm_perf_lab.optimize.proposers.bounded_client import ResponseTooLong, open_client
+from rocm_perf_lab.optimize.proposers.endpoint_errors import (
+    EmptyStream,
+    IncompleteAnswer,
+    InvalidResponse,
+    accepted_request,
+    advice,
+    asked_wait_s,
+    is_temporary,
+    may_be_charged,
+    short_text,
+)
 from rocm_perf_lab.optimize.proposers.model import FailedAttempt, ModelAnswer, ModelError, TokenUsage, estimated_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from openai import APIError, OpenAI
-    from openai.types import CompletionUsage
+    from openai import AsyncOpenAI
 
     from rocm_perf_lab.optimize.proposers.model import Conversation
 
 _NO_KEY = "none"
 _LONGEST_WAIT_S = 60.0
-_LONGEST_ERROR = 300
-_TEMPORARY_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_JSON_ESCAPE = 6
+"""Most bytes of JSON for one byte of an answer: `\\u001b`."""
+_ENVELOPE = 128
+"""Most bytes of a stream for one byte of an answer: one event per token."""
+_HEADROOM_BYTES = 1 << 20
+AUTO_MODEL = "auto"
+"""Name of the only model of a server."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,7 @@ class Endpoint:
 
     Args:
         base_url: URL with the version, for example `http://localhost:8000/v1`.
-        model: Name of the model.
+        model: Name of the model; `auto` asks a server that has only one.
         api_key_env: Environment variable with the API key.
         temperature: Sampling temperature; None means the endpoint's default.
         seed: Sampling seed; None means the endpoint's default.
@@ -87,7 +103,7 @@ def is_local(url: str) -> bool:
 
 @dataclass
 class EndpointModel:
-    """Calls one endpoint.
+    """Calls one endpoint; calls from several threads at a time are independent of each other.
 
     Args:
         endpoint: Address and parameters.
@@ -109,15 +125,10 @@ class EndpointModel:
                 hint="for example http://localhost:8000/v1",
             )
         self._key = self.endpoint.key()
-        _ = self._client
-
-    @cached_property
-    def _client(self) -> OpenAI:
         try:
-            from openai import OpenAI
+            import openai  # noqa: F401
         except ImportError as error:
             raise ModelError("the client library for models is not installed", hint="pip install 'rocm-perf-lab[llm]'") from error
-        return OpenAI(api_key=self._key, base_url=self.endpoint.base_url, timeout=self.endpoint.timeout_s, max_retries=0)
 
     def complete(self, conversation: Conversation) -> ModelAnswer:
         """Return the answer to a conversation; retry after temporary errors.
@@ -127,140 +138,167 @@ class EndpointModel:
         """
         from openai import APIError
 
+        asked = estimated_tokens(*(message.content for message in conversation))
+        request = self._request(conversation)
         failures: list[FailedAttempt] = []
         start = time.monotonic()
         while True:
+            received = _Received()
             try:
-                answer = self._ask(conversation)
-                return answer.model_copy(update={"failures": tuple(failures), "seconds": time.monotonic() - start})
-            except (APIError, _ProtocolError, _TimeoutError) as error:
-                last = len(failures) >= self.endpoint.max_retries
-                if last or not _is_temporary(error):
+                asyncio.run(self._attempt(request, received))
+                return self._answer(received.cut(self.endpoint.max_answer_bytes), asked, failures, start)
+            except (APIError, InvalidResponse, IncompleteAnswer) as error:
+                reduced = accepted_request(request, error)
+                if reduced is not None:
+                    request = reduced
+                    continue
+                if len(failures) >= self.endpoint.max_retries or not is_temporary(error):
                     raise self._failed(error, len(failures) + 1) from error
-                wait = _asked_wait_s(error) or self.endpoint.first_wait_s * 2 ** len(failures)
-                failures.append(FailedAttempt(error=_in_words(error), waited_s=min(wait, _LONGEST_WAIT_S)))
+                wait = asked_wait_s(error)
+                wait = self.endpoint.first_wait_s * 2 ** len(failures) if wait is None else wait
+                charged = TokenUsage(read=asked, written=estimated_tokens(received.text), estimated=True)
+                failures.append(
+                    FailedAttempt(
+                        error=short_text(error),
+                        waited_s=min(wait, _LONGEST_WAIT_S),
+                        usage=charged if may_be_charged(error) else None,
+                    )
+                )
+                if isinstance(error, EmptyStream):
+                    request = {name: value for name, value in request.items() if not name.startswith("stream")}
                 self.sleep(failures[-1].waited_s)
 
-    def _ask(self, conversation: Conversation) -> ModelAnswer:
-        request = {
+    def _request(self, conversation: Conversation) -> dict[str, Any]:
+        request: dict[str, Any] = {
             "model": self.endpoint.model,
             "messages": [message.model_dump() for message in conversation],
             "temperature": self.endpoint.temperature,
             "seed": self.endpoint.seed,
             "max_tokens": self.endpoint.max_answer_tokens,
         }
-        chosen = {name: value for name, value in request.items() if value is not None}
-        try:
-            received = self._listen(chosen) if self.endpoint.stream else self._receive(chosen)
-        except (ValueError, AttributeError, TypeError, LookupError) as error:  # raised by the client for invalid responses
-            raise _ProtocolError(f"{type(error).__name__}: {error}") from error
-        usage = received.usage
-        counted = TokenUsage(
-            read=usage.prompt_tokens if usage else estimated_tokens(*(m.content for m in conversation)),
-            written=usage.completion_tokens if usage else estimated_tokens(received.text),
-            estimated=usage is None,
+        if self.endpoint.stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+        return {name: value for name, value in request.items() if value is not None}
+
+    async def _attempt(self, request: Mapping[str, Any], received: _Received) -> None:
+        """Fill `received`, within the limits of time and size."""
+        from openai import APIConnectionError
+
+        most = self.endpoint.max_answer_bytes
+        client = open_client(
+            self.endpoint.base_url,
+            self._key,
+            timeout_s=self.endpoint.timeout_s,
+            most_bytes=_ENVELOPE * most + _HEADROOM_BYTES,
+            most_line_bytes=_JSON_ESCAPE * most + _HEADROOM_BYTES,
         )
-        return ModelAnswer(text=received.text, finish_reason=received.finish_reason, usage=counted, model=received.model)
+        try:
+            async with asyncio.timeout(self.endpoint.timeout_s), client:
+                if request["model"] == AUTO_MODEL:
+                    request = {**request, "model": await self._only_model(client)}
+                if "stream" in request:
+                    await received.listen(client, request, most)
+                else:
+                    received.take(await client.chat.completions.create(**request))
+        except TimeoutError as error:
+            raise IncompleteAnswer(f"the answer was not complete after {self.endpoint.timeout_s:g} s") from error
+        except ResponseTooLong:
+            received.finish_reason = "too long"
+        except (ValueError, AttributeError, TypeError, LookupError) as error:  # raised by the client for invalid responses
+            raise InvalidResponse(f"{type(error).__name__}: {error}") from error
+        except APIConnectionError as error:
+            if not isinstance(error.__cause__, ResponseTooLong):
+                raise
+            received.finish_reason = "too long"
 
-    def _receive(self, request: dict[str, Any]) -> _Received:
-        whole = self._client.chat.completions.create(**request)
-        choice = whole.choices[0]
-        received = _Received(choice.message.content or "", choice.finish_reason, whole.usage, whole.model or "")
-        return received.cut(self.endpoint.max_answer_bytes)
+    async def _only_model(self, client: AsyncOpenAI) -> str:
+        names = [model.id async for model in client.models.list()]
+        if len(names) != 1:
+            raise ModelError(
+                f"the server has {len(names)} models" + (f": {', '.join(names[:8])}" if names else ""),
+                where=f"{self.endpoint.base_url}, optimizer.llm.model=auto",
+                hint="set optimizer.llm.model=NAME",
+            )
+        return names[0]
 
-    def _listen(self, request: dict[str, Any]) -> _Received:
-        received = _Received()
-        size, deadline = 0, time.monotonic() + self.endpoint.timeout_s
-        parts: list[str] = []
-        chunks = 0
-        with self._client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True}) as stream:
-            for chunk in stream:
-                chunks += 1
-                received.usage = chunk.usage or received.usage
-                received.model = chunk.model or received.model
-                for choice in chunk.choices[:1]:
-                    parts.append(choice.delta.content or "")
-                    received.finish_reason = choice.finish_reason or received.finish_reason
-                    size += len(parts[-1].encode())
-                if size > self.endpoint.max_answer_bytes:
-                    break
-                if time.monotonic() > deadline:
-                    raise _TimeoutError(f"the answer was not complete after {self.endpoint.timeout_s:g} s")
-        received.text = "".join(parts)
-        if not chunks:
-            raise _ProtocolError("the stream was empty")
-        if received.finish_reason is None and size <= self.endpoint.max_answer_bytes:
-            raise _ProtocolError("the stream ended before the answer did")
-        return received.cut(self.endpoint.max_answer_bytes)
+    def _answer(self, received: _Received, asked: int, failures: list[FailedAttempt], start: float) -> ModelAnswer:
+        read, written = _count(received.usage, "prompt_tokens"), _count(received.usage, "completion_tokens")
+        counted = TokenUsage(
+            read=read or asked,
+            written=written or estimated_tokens(received.text),
+            estimated=not read or (not written and bool(received.text)),
+        )
+        return ModelAnswer(
+            text=received.text,
+            finish_reason=received.finish_reason,
+            usage=counted,
+            model=received.model,
+            failures=tuple(failures),
+            seconds=time.monotonic() - start,
+        )
 
-    def _failed(self, error: APIError | _ProtocolError | _TimeoutError, attempts: int) -> ModelError:
+    def _failed(self, error: Exception, attempts: int) -> ModelError:
         times = f" {attempts} times" if attempts > 1 else ""
         return ModelError(
-            f"the model did not answer{times}: {_in_words(error)}",
+            f"the model did not answer{times}: {short_text(error)}",
             where=f"{self.endpoint.base_url}, model {self.endpoint.model}",
-            hint=_hint(error, self.endpoint),
+            hint=advice(error, self.endpoint.api_key_env),
         )
-
-
-class _ProtocolError(Exception):
-    """A response that violates the protocol."""
-
-
-class _TimeoutError(Exception):
-    """An answer that takes too long."""
 
 
 @dataclass
 class _Received:
+    """The part of an answer that has arrived. Endpoints deviate from the protocol, so no field of a response is trusted."""
+
     text: str = ""
     finish_reason: str | None = None
-    usage: CompletionUsage | None = None
+    usage: object = None
     model: str = ""
 
+    def take(self, whole: Any) -> None:
+        """Take a whole response."""
+        choice = whole.choices[0]
+        self.text = _string(choice.message.content)
+        self.finish_reason = _string(choice.finish_reason) or None
+        self.usage, self.model = whole.usage, _string(whole.model)
+
+    async def listen(self, client: AsyncOpenAI, request: Mapping[str, Any], most_bytes: int) -> None:
+        """Take the chunks of a stream until it ends or the text is too long."""
+        chunks = size = 0
+        async with await client.chat.completions.create(**request) as stream:
+            async for chunk in stream:
+                chunks += 1
+                self.usage = chunk.usage or self.usage
+                self.model = _string(chunk.model) or self.model
+                for choice in (chunk.choices or [])[:1]:
+                    part = _string(choice.delta.content)
+                    self.text += part
+                    size += len(part.encode())
+                    self.finish_reason = _string(choice.finish_reason) or self.finish_reason
+                if size > most_bytes:
+                    return
+        if not chunks:
+            raise EmptyStream("the stream was empty")
+        if self.finish_reason is None:
+            raise IncompleteAnswer("the stream ended before the answer did")
+
     def cut(self, most_bytes: int) -> _Received:
+        """Return the answer, truncated and marked if its text is too long."""
         content = self.text.encode()
         if len(content) > most_bytes:
             self.text, self.finish_reason = content[:most_bytes].decode(errors="ignore"), "too long"
         return self
 
 
-def _is_temporary(error: Exception) -> bool:
-    from openai import APIConnectionError, APIStatusError
-
-    if isinstance(error, APIStatusError):
-        return error.status_code in _TEMPORARY_STATUSES and error.code != "insufficient_quota"
-    return isinstance(error, APIConnectionError | _ProtocolError | _TimeoutError) or type(error).__name__ == "APIError"
-
-
-def _asked_wait_s(error: Exception) -> float | None:
-    """Return `Retry-After` in seconds, if present."""
-    from openai import APIStatusError
-
-    if not isinstance(error, APIStatusError):
-        return None
-    try:
-        return max(0.0, float(error.response.headers.get("retry-after", "")))
-    except ValueError:
-        return None
+def _string(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidResponse(f"a field of the response is {type(value).__name__}, not a string")
+    return value
 
 
-def _in_words(error: Exception) -> str:
-    from openai import APIStatusError
-
-    text = " ".join(str(error).split())[:_LONGEST_ERROR] or type(error).__name__
-    if isinstance(error, APIStatusError) and str(error.status_code) not in text:
-        return f"HTTP {error.status_code}: {text}"
-    return text
-
-
-def _hint(error: Exception, endpoint: Endpoint) -> str:
-    from openai import APIStatusError
-
-    if isinstance(error, APIStatusError):
-        if error.status_code in (401, 403):
-            return f"put a valid key into the environment variable {endpoint.api_key_env}"
-        if error.status_code == 404:
-            return "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"
-        if error.status_code == 429:
-            return "wait, or raise optimizer.llm.max_retries"
-    return "check that the endpoint is up (optimizer.llm.base_url), or replay recorded answers with optimizer.proposer=recorded"
+def _count(usage: object, name: str) -> int:
+    """Return a token count, or 0 if the endpoint sent none or no number."""
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

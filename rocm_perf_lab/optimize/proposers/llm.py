@@ -1,13 +1,18 @@
-"""Proposer that asks a language model: one conversation per candidate, with compiler output until it compiles."""
+"""Proposer that asks language models: several conversations at a time, each continued until its answer is faster."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.optimize.adaptive_weights import AdaptiveWeights
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.answers import AnswerError, read_answer
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelError
+from rocm_perf_lab.optimize.proposers.spending import BudgetError
+from rocm_perf_lab.optimize.proposers.transcribed import ModelRequest
 from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
 
 if TYPE_CHECKING:
@@ -17,90 +22,167 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposers.base import Offer, Offers
     from rocm_perf_lab.optimize.proposers.model import ModelAnswer
     from rocm_perf_lab.optimize.proposers.prompt import PromptWriter
-    from rocm_perf_lab.optimize.proposers.transcript import TranscribedModel
-    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.proposers.transcribed import CallOutcome, TranscribedModel
+    from rocm_perf_lab.optimize.search import ParentSelection
 
-_REPAIRABLE_STAGES = ("answer", "compile")
 _MAX_UNUSABLE = 6
 """Consecutive answers without a usable source after which the search stops."""
+_MEASURED_CREDIT = 0.1
+"""Credit of a model for a correct answer that saves no time."""
 
 
+@dataclass
+class _Conversation:
+    """One conversation about a parent. `current` is the source that edits in the next answer apply to."""
+
+    selection: ParentSelection
+    arm: str
+    messages: list[ChatMessage]
+    current: str
+    attempt: int = 0
+
+    def request(self) -> ModelRequest:
+        purpose = "repair" if self.attempt else "crossover" if self.selection.partners else "propose"
+        return ModelRequest(self.arm, tuple(self.messages), purpose, self.selection.parent.id)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class AnswerRules:
+    """Number of requested answers, and limits of reading them.
+
+    Args:
+        candidates: Conversations per parent and round.
+        parallel: Conversations at a time; the prompts of one batch do not contain each other's verdicts.
+        repairs: Maximum number of further questions after an answer that is not accepted.
+        max_answer_bytes: Maximum size of an answer in bytes.
+        max_proposals: Verdicts after which the search ends; no answer is bought beyond it. None for no limit.
+    """
+
+    candidates: int = 1
+    parallel: int = 1
+    repairs: int = 2
+    max_answer_bytes: int = 256 * 1024
+    max_proposals: int | None = None
+
+    def askable(self, verdicts: int) -> int | None:
+        """Return how many answers can still be evaluated, at least one; None for no limit."""
+        return None if self.max_proposals is None else max(1, self.max_proposals - verdicts)
+
+
+@dataclass
 class LlmProposer:
-    """Asks a model for rewrites; prompts contain earlier verdicts.
+    """Asks models for rewrites; prompts contain earlier verdicts, and models that succeed are asked more often.
 
     Args:
         name: Value of `Proposal.transform`.
-        model: Model.
+        model: Models.
         prompt: Renders prompts.
         entry: Name or symbol of the kernel.
-        candidates: Conversations per parent and round.
-        repairs: Maximum number of further questions after an answer that does not compile.
-        max_answer_bytes: Maximum size of an answer in bytes.
+        rules: Number and size of answers.
+        seed: Seed of the choice between models.
     """
 
-    learns = True
+    name: str
+    model: TranscribedModel
+    prompt: PromptWriter
+    entry: str
+    rules: AnswerRules = AnswerRules()
+    seed: int = 0
+    learns: bool = field(default=True, init=False)
+    failure: ModelError | None = field(default=None, init=False)
+    """Error that ended the conversations, or None."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        model: TranscribedModel,
-        prompt: PromptWriter,
-        entry: str,
-        candidates: int,
-        repairs: int,
-        max_answer_bytes: int,
-    ) -> None:
-        self._name = name
-        self._model = model
-        self._prompt = prompt
-        self._entry = entry
-        self._candidates = candidates
-        self._repairs = repairs
-        self._max_answer_bytes = max_answer_bytes
+    def __post_init__(self) -> None:
+        self._weights = AdaptiveWeights(dict.fromkeys(self.model.models, 1.0))
+        self._random = Random(self.seed)
+        self._failed_arms: set[str] = set()
         self._unusable_answers = 0
-        self.failure: ModelError | None = None
-        """Error that ended the conversation, or None."""
 
-    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
-        """Offer the model's rewrites of `parent`; the search stops if the model does not answer."""
+    @property
+    def weights(self) -> dict[str, float]:
+        """Probability of each model to be asked next."""
+        return self._weights.weights(self._failed_arms)
+
+    def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
+        """Offer rewrites of the parents; the search stops if no model answers any longer."""
         known = list(verdicts)
-        for _ in range(self._candidates):
-            try:
-                yield from self._converse(parent, known)
-            except ModelError as error:
-                self.failure = error
-                return error.what
-            if self._unusable_answers >= _MAX_UNUSABLE:
-                return f"{self._unusable_answers} consecutive answers had no usable source"
+        selections = [selection for selection in parents for _ in range(self.rules.candidates)]
+        for first in range(0, len(selections), self.rules.parallel):
+            batch = selections[first : first + self.rules.parallel][: self.rules.askable(len(known))]
+            talks = [self._start(selection, known) for selection in batch]
+            while talks:
+                talks = yield from self._advance(talks[: self.rules.askable(len(known))], known)
+                if self.failure is not None:
+                    return self.failure.what
+                if self._unusable_answers >= _MAX_UNUSABLE:
+                    return f"{self._unusable_answers} consecutive answers had no usable source"
         return None
 
-    def _converse(self, parent: Proposal, verdicts: list[Verdict]) -> Generator[Offer, Verdict, None]:
-        conversation = self._prompt.question(parent, verdicts)
-        for attempt in range(1 + self._repairs):
-            purpose = "repair" if attempt else "propose"
-            answer = self._model.complete(conversation, purpose=purpose, parent=parent.id)  # type: ignore[arg-type]
-            verdict = yield self._offer(answer, parent)
-            verdicts.append(verdict)
-            self._unusable_answers = self._unusable_answers + 1 if verdict.stage == "answer" else 0
-            if verdict.stage not in _REPAIRABLE_STAGES:
-                return
-            text = answer.text or "(nothing)"
-            conversation = [*conversation, ChatMessage(role="assistant", content=text), self._prompt.repair(verdict)]
+    def _start(self, selection: ParentSelection, verdicts: Sequence[Verdict]) -> _Conversation:
+        arm = self._weights.choose(self._random, self._failed_arms)
+        assert arm is not None, "the search stops with the last model"
+        return _Conversation(selection, arm, self.prompt.question(selection, verdicts), selection.parent.text)
 
-    def _offer(self, answer: ModelAnswer, parent: Proposal) -> Offer:
+    def _advance(self, talks: Sequence[_Conversation], known: list[Verdict]) -> Generator[Offer, Verdict, list[_Conversation]]:
+        """Ask one question of each conversation, offer the answers, and return the conversations that continue."""
+        requests = [talk.request() for talk in talks]
+        continued = []
+        for talk, request, outcome in zip(talks, requests, self.model.complete_all(requests), strict=True):
+            if outcome.answer is None:
+                self._drop(request, outcome)
+                continue
+            offer = self._offer(outcome.answer, talk)
+            verdict = yield offer
+            known.append(verdict)
+            self._weights.reward(talk.arm, _credit(verdict))
+            self._unusable_answers = self._unusable_answers + 1 if verdict.stage == "answer" else 0
+            if isinstance(offer, Proposal):
+                talk.current = offer.text
+            talk.attempt += 1
+            if not verdict.accepted and verdict.stage != "duplicate" and talk.attempt <= self.rules.repairs:
+                text = outcome.answer.text or "(empty)"
+                talk.messages += [ChatMessage(role="assistant", content=text), self.prompt.repair(verdict, talk.selection.parent)]
+                continued.append(talk)
+        return continued
+
+    def _drop(self, request: ModelRequest, outcome: CallOutcome) -> None:
+        """Continue without a model that failed; the search stops if the budget is exhausted or no model is left."""
+        error = outcome.error or ModelError("the model did not answer")
+        left = set(self.model.models) - self._failed_arms - {request.arm}
+        if isinstance(error, BudgetError) or not left:
+            self.failure = error
+            return
+        self._failed_arms.add(request.arm)
+        self.model.record_failure(request, outcome)
+
+    def _offer(self, answer: ModelAnswer, talk: _Conversation) -> Offer:
+        parent = talk.selection.parent
         try:
             rewritten = read_answer(
-                answer.text, parent=parent.text, finish_reason=answer.finish_reason, most_bytes=self._max_answer_bytes
+                answer.text,
+                current=talk.current,
+                finish_reason=answer.finish_reason,
+                most_bytes=self.rules.max_answer_bytes,
+                problem=self._problem,
             )
-            parse_source(rewritten.text.encode(), self._entry)
         except AnswerError as error:
-            return self._unusable(answer, parent, error.what)
-        except SourceError as error:
-            return self._unusable(answer, parent, f"the kernel must keep its name: {error.what}")
+            proposal = Proposal.of(
+                answer.text, transform=self.name, description="an answer without a usable source", parent=parent
+            )
+            return UnusableAnswer(proposal, error.what)
         description = rewritten.description or "a rewrite without a description"
-        return Proposal.of(rewritten.text, transform=self._name, description=description, parent=parent)
+        return Proposal.of(rewritten.text, transform=self.name, description=description, parent=parent)
 
-    def _unusable(self, answer: ModelAnswer, parent: Proposal, reason: str) -> UnusableAnswer:
-        proposal = Proposal.of(answer.text, transform=self._name, description="an answer without a usable source", parent=parent)
-        return UnusableAnswer(proposal, reason)
+    def _problem(self, text: str) -> str | None:
+        """Return why a text is not a source of the kernel, or None."""
+        try:
+            parse_source(text.encode(), self.entry)
+        except SourceError as error:
+            return error.what
+        return None
+
+
+def _credit(verdict: Verdict) -> float:
+    if verdict.stage != "measurement":
+        return 0.0
+    return _MEASURED_CREDIT + (1 - _MEASURED_CREDIT) * max(verdict.improvement or 0.0, 0.0)

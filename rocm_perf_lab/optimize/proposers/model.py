@@ -34,12 +34,16 @@ class TokenUsage(BaseModel):
 
 
 class FailedAttempt(BaseModel):
-    """A failed attempt, and the wait before the next one in seconds."""
+    """A failed attempt, and the wait before the next one in seconds.
+
+    `usage` is an estimate of the tokens that the endpoint may charge for; None if it refused the request.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     error: str
     waited_s: float
+    usage: TokenUsage | None = None
 
 
 class ModelAnswer(BaseModel):

@@ -157,6 +157,24 @@ def subscript_index(access: Node) -> Node | None:
     return inner[0] if len(inner) == 1 else None
 
 
+def is_consecutive(index: Node, name: str) -> bool:
+    """Return whether an index is a sum with `name` as exactly one of its terms."""
+    if index.type == "identifier":
+        return text_of(index) == name
+    if index.type == "parenthesized_expression" and len(index.named_children) == 1:
+        return is_consecutive(index.named_children[0], name)
+    if index.type != "binary_expression" or text_of(index.child_by_field_name("operator")) not in "+-":
+        return False
+    left, right = index.child_by_field_name("left"), index.child_by_field_name("right")
+    if left is None or right is None:
+        return False
+    if name in names_in(right):
+        return (
+            text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and is_consecutive(right, name)
+        )
+    return is_consecutive(left, name)
+
+
 def is_written(access: Node) -> bool:
     """Return whether an expression is assigned, incremented, or has its address taken."""
     parent = access.parent
@@ -224,3 +242,13 @@ def statements_with_pragma(unit: SourceUnit, node: Node) -> tuple[int, str]:
     if pragma is None:
         return node.start_byte, ""
     return pragma[0], unit.content[pragma[0] : pragma[1]].decode()
+
+
+def top_level(kernel: Node) -> Node:
+    """Return the top-level declaration that contains the kernel, `extern "C"` blocks included."""
+    node = kernel
+    for parent in ancestors(kernel):
+        if parent.type == "translation_unit":
+            break
+        node = parent
+    return node

@@ -29,6 +29,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     enclosing_function,
     indentation,
     initialiser,
+    is_consecutive,
     is_written,
     jumps_in,
     loops_in,
@@ -135,7 +136,7 @@ class VectorLoads:
             if base is None or index is None or base.type != "identifier" or loop.index not in names_in(index):
                 continue
             kind = element_type(function, text_of(base))
-            if not _is_consecutive(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
+            if not is_consecutive(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
                 continue
             written = is_written(access)
             if written and not _is_plain_store(access, loop.body):
@@ -224,24 +225,6 @@ def _order_matters(loop: CountedLoop) -> str | None:
         if not is_extreme:
             return f"carries {name} from one iteration to the next"
     return None
-
-
-def _is_consecutive(index: Node, name: str) -> bool:
-    """Return whether an index is a sum with `name` as exactly one of its terms."""
-    if index.type == "identifier":
-        return text_of(index) == name
-    if index.type == "parenthesized_expression" and len(index.named_children) == 1:
-        return _is_consecutive(index.named_children[0], name)
-    if index.type != "binary_expression" or text_of(index.child_by_field_name("operator")) not in "+-":
-        return False
-    left, right = index.child_by_field_name("left"), index.child_by_field_name("right")
-    if left is None or right is None:
-        return False
-    if name in names_in(right):
-        return (
-            text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and _is_consecutive(right, name)
-        )
-    return _is_consecutive(left, name)
 
 
 def _leads_to(function: Node, node: Node, root: str) -> bool:

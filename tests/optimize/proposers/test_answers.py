@@ -12,7 +12,16 @@ CODE = "__global__ void k() {\n  int x = 1;\n}\n"
 
 
 def read(answer: str, *, parent: str = "int a;\n", finish_reason: str | None = "stop", most_bytes: int = 10_000) -> ParsedAnswer:
-    return read_answer(answer, parent=parent, finish_reason=finish_reason, most_bytes=most_bytes)
+    return read_answer(answer, current=parent, finish_reason=finish_reason, most_bytes=most_bytes)
+
+
+def kernel_problem(text: str) -> str | None:
+    """Require a kernel `k`."""
+    return None if "void k(" in text else "no kernel k"
+
+
+def read_kernel(answer: str, current: str = CODE) -> str:
+    return read_answer(answer, current=current, finish_reason="stop", most_bytes=10_000, problem=kernel_problem).text
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,6 @@ def test_a_longer_fence_may_hold_a_shorter_one() -> None:
         ("  \n\t\n", "the answer is empty"),
         ("I would unroll the loop.", "no code block"),
         (CODE, "no code block"),
-        (f"```\n{CODE}```\nor\n```\n{CODE}```", "has 2 code blocks"),
         (f"```\n{CODE}", "is not closed"),
         ("```\n```", "the code block is empty"),
         ("```\nint a;\0\n```", "NUL"),
@@ -69,6 +77,91 @@ def test_line_ends_and_byte_order_mark_of_the_source_are_kept() -> None:
     windows = read(f"```\n{CODE}```", parent="\ufeffint a;\r\nint b;\r\n").text
 
     assert windows == "\ufeff" + CODE.replace("\n", "\r\n")
+
+
+OTHER = CODE.replace("1", "2")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"Two.\n```\n{CODE}```\nbecomes\n```\n{OTHER}```",
+        f"Two.\n```\n{OTHER}```\nCall it:\n```\nk<<<1, 64>>>();\n```",
+        f"Two.\n```\n{OTHER}```\nbefore it was\n```\n{CODE}```",
+        f"<think>\nperhaps\n```\n{CODE}```\nno\n</think>\nTwo.\n```\n{OTHER}```",
+        f"reasoning without its opening tag\n```\n{CODE}```\n</think>\nTwo.\n```\n{OTHER}```",
+        f"<thinking>a</thinking><think>b</think>Two.\n```\n{OTHER}```",
+    ],
+    ids=["before and after", "usage", "after and before", "think", "open think", "two thoughts"],
+)
+def test_the_changed_whole_file_is_chosen(answer: str) -> None:
+    assert read_kernel(answer) == OTHER
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("```\nint a;\n```\n```\nint b;\n```", "2 code blocks, but not the whole file: no kernel k"),
+        ("```\nint a;\n```", "the kernel must keep its name: no kernel k"),
+        ("<think>\nnever ends", "ends within its reasoning"),
+        ("<think>\nall\n</think>\n", "empty after its reasoning"),
+    ],
+)
+def test_answers_without_a_kernel_are_rejected(answer: str, reason: str) -> None:
+    with pytest.raises(AnswerError, match=reason):
+        read_kernel(answer)
+
+
+def test_a_tag_in_the_code_is_not_reasoning() -> None:
+    tagged = CODE.replace("x = 1", 's[] = "</think>"')
+
+    assert read_kernel(f"Tag.\n```\n{tagged}```") == tagged
+
+
+def edit(search: str, replace: str) -> str:
+    return f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"Two.\n{edit('  int x = 1;', '  int x = 2;')}",
+        f"Two.\n```diff\n{edit('  int x = 1;', '  int x = 2;')}```\n",
+        f"Two.\n{edit('  int x = 1;   ', '  int x = 2;')}",
+        f"Two.\n{edit('int x = 1;', '  int x = 2;')}",
+    ],
+    ids=["plain", "fenced", "trailing space", "indentation"],
+)
+def test_edits_are_applied_to_the_current_source(answer: str) -> None:
+    assert read_kernel(answer) == OTHER
+
+
+def test_edits_apply_in_their_order_or_not_at_all() -> None:
+    both = edit("  int x = 1;", "  int x = 3;") + edit("  int x = 3;", "  int x = 2;")
+
+    assert read_kernel(f"Two.\n{both}") == OTHER
+    assert read_kernel(edit("  int x = 1;", "")) == "__global__ void k() {\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (edit("int y;", "int z;"), "SEARCH block 1 is not in the source: 'int y;'"),
+        (edit("}", "};"), "SEARCH block 1 is in the source 2 times, add lines to it: '}'"),
+        (edit("", "int y;"), "SEARCH block 1 is empty"),
+        ("<<<<<<< SEARCH\n}\n=======\n}\n", "the last SEARCH block is not complete"),
+        ("<<<<<<< SEARCH\n}\n>>>>>>> REPLACE\n", "has no line of ======="),
+    ],
+)
+def test_edits_that_do_not_apply_are_rejected(answer: str, reason: str) -> None:
+    with pytest.raises(AnswerError, match=reason):
+        read_kernel(answer, CODE + "struct A {\n}\n")
+
+
+def test_edits_keep_line_ends_and_byte_order_mark() -> None:
+    windows = "\ufeff" + CODE.replace("\n", "\r\n")
+
+    assert read_kernel(edit("  int x = 1;", "  int x = 2;"), windows) == "\ufeff" + OTHER.replace("\n", "\r\n")
 
 
 @given(st.text(max_size=300))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
 from rocm_perf_lab.optimize.proposers.endpoint import Endpoint, EndpointModel, is_local
 from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, ModelError, TokenUsage
-from tests.builders.chat_server import ChatServer, Fails, Hangs, Says, Sends, Step, chat_server
+from tests.builders.chat_server import ChatServer, Fails, Hangs, Refuses, Repeats, Says, Sends, Step, chat_server
 
 QUESTION = [ChatMessage(role="system", content="be brief"), ChatMessage(role="user", content="12345678")]
 
@@ -117,6 +120,109 @@ def test_reading_stops_if_an_answer_is_too_long() -> None:
 
     assert len(answer.text) == 10_000
     assert answer.finish_reason == "too long"
+
+
+DRIP = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("stream", "slow"),
+    [
+        (True, Repeats(DRIP, pause_s=0.1)),
+        (True, Repeats(b"x", pause_s=0.1)),
+        (True, Repeats(b": comment\n\n", pause_s=0.1)),
+        (True, Repeats(b"X: y\r\n", pause_s=0.1, in_headers=True)),
+        (False, Repeats(b" ", pause_s=0.1, content_type="application/json")),
+    ],
+    ids=["tokens", "one line", "comments", "headers", "whole body"],
+)
+def test_the_time_limit_bounds_the_whole_answer_against_drip_feeding(stream: bool, slow: Step) -> None:
+    begin = time.monotonic()
+
+    answer, server, _ = ask(slow, Says("quick"), timeout_s=0.6, stream=stream)
+
+    assert answer.text == "quick"
+    assert answer.failures[0].error == "the answer was not complete after 0.6 s"
+    assert 0.6 <= time.monotonic() - begin < 20.0  # without the limit it would never end
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_endless_line_ends_at_the_byte_limit(stream: bool) -> None:
+    content_type = "text/event-stream" if stream else "application/json"
+
+    answer, server, _ = ask(Repeats(b"x" * 65536, content_type=content_type), max_answer_bytes=1000, stream=stream)
+
+    assert (answer.text, answer.finish_reason) == ("", "too long")
+    assert len(server.requests) == 1
+
+
+def test_an_interrupted_stream_is_charged_as_far_as_it_arrived() -> None:
+    answer, _, _ = ask(Says("12345678" * 50, cut=True), Fails(500), Says("ok"))
+
+    cut, failed = answer.failures
+    assert cut.usage is not None
+    assert (cut.usage.read, cut.usage.estimated) == (4, True)  # two prompts of two tokens
+    assert 0 < cut.usage.written < 100
+    assert failed.usage is None  # a refused request generates nothing
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "null",
+        "{}",
+        '{"prompt_tokens": null, "completion_tokens": null}',
+        '{"prompt_tokens": -5, "completion_tokens": "many"}',
+        '{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}',
+        "7",
+    ],
+)
+def test_odd_token_counts_are_replaced_by_estimates(usage: str) -> None:
+    body = f'{{"choices": [{{"index": 0, "message": {{"content": "12345"}}, "finish_reason": "stop"}}], "usage": {usage}}}'
+
+    answer, _, _ = ask(Sends(body.encode()), stream=False)
+
+    assert answer.text == "12345"
+    assert answer.usage == TokenUsage(read=4, written=2, estimated=True)
+
+
+@pytest.mark.parametrize("parameter", ["stream_options", "max_tokens", "temperature", "seed"])
+def test_an_optional_parameter_that_the_endpoint_refuses_is_left_out(parameter: str) -> None:
+    answer, server, waits = ask(Refuses(parameter, "fine"), temperature=0.5, seed=1, max_answer_tokens=99)
+
+    assert (answer.text, waits) == ("fine", [])
+    assert parameter not in server.requests[-1]
+    assert server.requests[-1].get("max_completion_tokens") == (99 if parameter == "max_tokens" else None)
+
+
+def test_a_server_that_ignores_streaming_is_asked_without_it() -> None:
+    whole = b'{"choices": [{"index": 0, "message": {"content": "whole"}, "finish_reason": "stop"}]}'
+
+    answer, server, _ = ask(Sends(whole), first_wait_s=0)
+
+    assert answer.text == "whole"
+    assert [request.get("stream") for request in server.requests] == [True, None]
+
+
+def test_retry_after_may_be_a_date() -> None:
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
+
+    _, _, waits = ask(Fails(429, headers={"Retry-After": moment}), Fails(429, headers={"Retry-After": "soon"}), Says("x"))
+
+    assert 17 <= waits[0] <= 20
+    assert waits[1] == 2.0  # as without the header: the second wait
+
+
+def test_the_only_model_of_a_server_is_found() -> None:
+    with chat_server([Says("x")]) as server:
+        EndpointModel(Endpoint(server.url, "auto")).complete(QUESTION)
+        assert server.requests[0]["model"] == "served"
+
+        server.models = ("one", "two")
+        with pytest.raises(ModelError, match="the server has 2 models: one, two") as error:
+            EndpointModel(Endpoint(server.url, "auto")).complete(QUESTION)
+    assert error.value.hint == "set optimizer.llm.model=NAME"
 
 
 def refused(*script: Step, **settings: Any) -> tuple[ModelError, ChatServer]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import pytest
 
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
-from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.proposers.llm import AnswerRules, LlmProposer
 from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, TokenUsage
-from rocm_perf_lab.optimize.proposers.transcript import Budget, TranscribedModel
-from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.proposers.spending import Budget
+from rocm_perf_lab.optimize.proposers.transcribed import PricedModel, TranscribedModel
+from rocm_perf_lab.optimize.search import ParentSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,11 +43,11 @@ class Scripted:
 class Short:
     """A minimal prompt, and a repair that repeats the reason."""
 
-    def question(self, parent: Proposal, verdicts: Sequence[Verdict]) -> list[ChatMessage]:
+    def question(self, selection: ParentSelection, verdicts: Sequence[Verdict]) -> list[ChatMessage]:
         """Return the number of verdicts."""
         return [ChatMessage(role="user", content=f"go {len(verdicts)}")]
 
-    def repair(self, verdict: Verdict) -> ChatMessage:
+    def repair(self, verdict: Verdict, parent: Proposal) -> ChatMessage:
         """The reason."""
         return ChatMessage(role="user", content=verdict.reason)
 
@@ -60,14 +63,12 @@ def run(
     prompt: PromptWriter = Short()  # type: ignore[assignment]
     proposer = LlmProposer(
         name="llm",
-        model=TranscribedModel(model, tmp_path / "t.jsonl", Budget(max_calls, 10**6)),
+        model=TranscribedModel({"m": PricedModel(model)}, tmp_path / "t.jsonl", Budget(max_calls, 10**6)),
         prompt=prompt,
         entry="k",
-        candidates=candidates,
-        repairs=repairs,
-        max_answer_bytes=10_000,
+        rules=AnswerRules(candidates, 1, repairs, 10_000),
     )
-    offers = proposer.offers(PARENT, parse_source(SOURCE.encode(), "k"), ())
+    offers = proposer.offers([ParentSelection(PARENT)], ())
     seen: list[Offer] = []
     try:
         offer = next(offers)
@@ -76,8 +77,9 @@ def run(
             if isinstance(offer, UnusableAnswer):
                 verdict = Verdict(offer.proposal, False, "answer", offer.reason)
             else:
-                stage = stages.get(offer.description, "measurement")
-                verdict = Verdict(offer, False, stage, f"{stage} said no")  # type: ignore[arg-type]
+                stage = stages.get(offer.description, "accepted")
+                verdict = Verdict(offer, stage == "accepted", stage, f"{stage} said no")  # type: ignore[arg-type]
+                verdict = replace(verdict, stage="measurement") if verdict.accepted else verdict
             offer = offers.send(verdict)
     except StopIteration as end:
         return seen, model, end.value
@@ -115,12 +117,31 @@ def test_an_unusable_answer_is_an_offer_too(tmp_path: Path) -> None:
     assert model.conversations[2][-1].content == reasons[1]
 
 
-def test_a_wrong_or_slow_answer_is_reported_in_the_next_conversation(tmp_path: Path) -> None:
-    stages = {"Change a.": "verification", "Change b.": "guard"}
+@pytest.mark.parametrize("stage", ["compile", "guard", "gate", "verification", "measurement"])
+def test_every_rejection_is_sent_back(tmp_path: Path, stage: str) -> None:
+    _, model, _ = run(tmp_path, [answer("a"), answer("b")], {"Change a.": stage})
 
-    _, model, _ = run(tmp_path, [answer("a"), answer("b"), answer("c")], stages, candidates=3)
+    assert model.conversations[1][-1].content == f"{stage} said no"
+
+
+def test_a_repetition_is_not_repaired(tmp_path: Path) -> None:
+    _, model, _ = run(tmp_path, [answer("a"), answer("b")], {"Change a.": "duplicate"})
+
+    assert model.answers == [answer("b")]
+
+
+def test_later_conversations_contain_earlier_verdicts(tmp_path: Path) -> None:
+    _, model, _ = run(tmp_path, [answer("a"), answer("b"), answer("c")], {}, candidates=3)
 
     assert [[m.content for m in conversation] for conversation in model.conversations] == [["go 0"], ["go 1"], ["go 2"]]
+
+
+def test_edits_in_a_repair_apply_to_the_last_version(tmp_path: Path) -> None:
+    edit = "Shorter.\n<<<<<<< SEARCH\n// a\n=======\n// b\n>>>>>>> REPLACE\n"
+
+    offers, _, _ = run(tmp_path, [answer("a"), edit], {"Change a.": "verification"})
+
+    assert [offer.text for offer in offers if isinstance(offer, Proposal)] == [f"{SOURCE}// a\n", f"{SOURCE}// b\n"]
 
 
 def test_an_exhausted_budget_is_the_stop_reason(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""HTTP client for endpoints that may send anything: responses are limited in size, also without line ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from openai import AsyncOpenAI
+
+
+class ResponseTooLong(Exception):
+    """A response with more bytes than its limit, in total or in one line."""
+
+
+def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, most_line_bytes: int) -> AsyncOpenAI:
+    """Return a client of the official library that stops reading responses above the limits.
+
+    Args:
+        base_url: URL of the endpoint.
+        key: API key.
+        timeout_s: Limit of connecting, and of waiting for the next byte, in seconds.
+        most_bytes: Maximum size of a response.
+        most_line_bytes: Maximum size of one of its lines.
+
+    Raises:
+        ImportError: The library is not installed.
+    """
+    import httpx2
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    class BoundedStream(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = line = 0
+            async for chunk in self._stream:
+                size += len(chunk)
+                first, newline, _ = chunk.partition(b"\n")
+                longest = line + len(first)
+                line = len(chunk) - 1 - chunk.rfind(b"\n") if newline else longest
+                if size > most_bytes or max(longest, line) > most_line_bytes:
+                    raise ResponseTooLong
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def limit(response: httpx2.Response) -> None:
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = BoundedStream(response.stream)
+
+    http = DefaultAsyncHttpxClient(
+        timeout=timeout_s,
+        headers={"Accept-Encoding": "identity"},  # the limits are of the bytes that arrive
+        event_hooks={"response": [limit]},
+    )
+    return AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, timeout=timeout_s, max_retries=0)

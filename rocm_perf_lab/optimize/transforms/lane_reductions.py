@@ -1,0 +1,60 @@
+"""Code that combines a value over a group of 8 to 1024 work-items, so that all of them have the result.
+
+Values of 4 bytes are combined by data-parallel primitives within 16 lanes. Wavefronts use shuffles, larger groups LDS.
+"""
+
+from __future__ import annotations
+
+COMBINED = {
+    "sum": "value += {other};",
+    "max": "value = value < {other} ? {other} : value;",
+    "min": "value = {other} < value ? {other} : value;",
+    "or": "value |= {other};",
+    "and": "value &= {other};",
+    "xor": "value ^= {other};",
+}
+"""Statement that combines `value` with another value, by operation."""
+WAVE = 64
+_DPP = {2: "0xB1", 4: "0x4E", 8: "0x141", 16: "0x140"}
+"""Control that fetches the other half of 2, 4, 8 and 16 lanes: exchanged in quads, mirrored in 8 lanes, and in 16."""
+
+
+def group_function(operation: str, lanes: int, *, name: str | None = None) -> str:
+    """Return a device function template `rpl_group_OPERATION`, or with another name.
+
+    Args:
+        operation: Key of :data:`COMBINED`.
+        lanes: Work-items of a group, a power of two; groups of more than a wavefront are whole workgroups, in one dimension.
+        name: Name of the function.
+    """
+    step = COMBINED[operation]
+    wave = min(lanes, WAVE)
+    near = [width for width in _DPP if width <= wave]
+    lines = [
+        "template <typename T>",
+        f"__device__ inline T {name or f'rpl_group_{operation}'}(T value) {{",
+        "  if constexpr (sizeof(T) == 4) {",
+        *(
+            f"    {{ const T other = __builtin_bit_cast(T, __builtin_amdgcn_mov_dpp("
+            f"__builtin_bit_cast(int, value), {_DPP[width]}, 0xf, 0xf, true)); {step.format(other='other')} }}"
+            for width in near
+        ),
+        "  } else {",
+        f"    for (int step = 1; step < {near[-1]}; step <<= 1) {{",
+        f"      const T other = __shfl_xor(value, step); {step.format(other='other')}",
+        "    }",
+        "  }",
+        f"  for (int step = {near[-1]}; step < {wave}; step <<= 1) {{",
+        f"    const T other = __shfl_xor(value, step); {step.format(other='other')}",
+        "  }",
+    ]
+    if lanes > WAVE:
+        lines += [
+            f"  __shared__ T of_wave[{lanes // WAVE}];",
+            "  __syncthreads();",
+            f"  if (threadIdx.x % {WAVE} == 0) of_wave[threadIdx.x / {WAVE}] = value;",
+            "  __syncthreads();",
+            "  value = of_wave[0];",
+            f"  for (int wave = 1; wave < {lanes // WAVE}; ++wave) {{ {step.format(other='of_wave[wave]')} }}",
+        ]
+    return "\n".join([*lines, "  return value;", "}", "", ""])

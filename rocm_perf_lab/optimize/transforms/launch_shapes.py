@@ -1,0 +1,118 @@
+"""Other workgroup sizes and another order of axes, for kernels whose work-items are independent.
+
+Such a kernel uses its work-item only as a global index per axis, tests all of them against limits, and has no barriers, LDS or
+operations of a wavefront. Any launch that covers the same indices then computes the same. Long workgroups along the axis that is
+contiguous in memory access whole cache lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
+from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
+from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, builtin_uses, covering, guarded, statements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.transforms.thread_indices import GlobalIndex
+
+_COLLECTIVE = re.compile(
+    r"__shared__|__sync|__shfl|__ballot|__any\b|__all\b|warpSize|lane_id|__builtin_amdgcn|asm\b|_group\b|_sync\b"
+)
+_AXES = "xyz"
+
+
+class LaunchShapes:
+    """Launches independent work-items in other workgroups.
+
+    Args:
+        kernel: Description.
+        items: Workgroup sizes for kernels with one axis.
+        shapes: Workgroup sizes along x and y for kernels with several axes; z becomes 1.
+    """
+
+    name = "launch shapes"
+
+    def __init__(
+        self,
+        *,
+        kernel: KernelDescription,
+        items: Sequence[int] = (256, 1024, 512),
+        shapes: Sequence[Sequence[int]] = ((64, 4), (32, 8), (256, 1)),
+    ) -> None:
+        self._kernel = kernel
+        self._items = tuple(items)
+        self._shapes = [(shape[0], shape[1]) for shape in shapes]
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """Return one rewrite per shape, those with exchanged axes last, and then those with an axis for rows and for columns."""
+        divided = with_two_axes(unit, self._kernel)
+        shaped = () if divided is None else LaunchShapes(kernel=divided[1], shapes=self._shapes).propose(divided[0])
+        indices = self._indices(unit)
+        return shaped if isinstance(indices, str) else (*self._shaped(unit, indices), *shaped)
+
+    def _shaped(self, unit: SourceUnit, indices: dict[str, GlobalIndex]) -> tuple[Rewrite, ...]:
+        if len(indices) == 1:
+            candidates = [((count, 1, 1), False) for count in self._items]
+        else:
+            candidates = [((x, y, 1), swapped) for swapped in (False, True) for x, y in self._shapes]
+        current = LaunchSizes(self._kernel).block
+        return tuple(
+            self._rewrite(unit, indices, block, swapped=swapped) for block, swapped in candidates if swapped or block != current
+        )
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Return why the launch is not changed."""
+        found = self._indices(unit)
+        return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
+
+    def _indices(self, unit: SourceUnit) -> dict[str, GlobalIndex] | str:
+        sizes = LaunchSizes(self._kernel)
+        block, body = sizes.block, unit.kernel.child_by_field_name("body")
+        if launch_descriptor(unit.content.decode(errors="replace")) is not None:
+            return "its launch is already rewritten"
+        if block is None or body is None or self._kernel.cooperative or not self._kernel.grid:
+            return "its launch is not described by a grid and a workgroup size"
+        indices = sizes.global_indices(unit)
+        for function in unit.functions():
+            own = tuple(index.node for index in indices.values()) if function == unit.kernel else ()
+            others = builtin_uses(function, without=own)
+            free = {f"blockIdx.{axis}" for place, axis in enumerate(_AXES) if block[place] == 1 and axis not in indices}
+            if others - free:
+                return f"uses {sorted(others - free)[0]}"
+            collective = _COLLECTIVE.search(text_of(function))
+            if collective is not None:
+                return f"uses {collective[0]}"
+        if any(size > 1 and axis not in indices for size, axis in zip(block, _AXES, strict=True)):
+            return "an axis has no global index"
+        if not indices or guarded(statements(body), {index.name for index in indices.values()}) is None:
+            return "its indices have no bounds"
+        if len(indices) > 1 and not {"x", "y"} <= set(indices):
+            return "its first two axes have no global index"
+        return indices
+
+    def _rewrite(
+        self, unit: SourceUnit, indices: dict[str, GlobalIndex], block: tuple[int, int, int], *, swapped: bool
+    ) -> Rewrite:
+        old = LaunchSizes(self._kernel).block or (1, 1, 1)
+        grid = [str(e) for e in self._kernel.grid] + ["1"] * (3 - len(self._kernel.grid))
+        to = {"x": "y", "y": "x", "z": "z"} if swapped else {axis: axis for axis in _AXES}
+        edits, new = [], list(grid)
+        for axis, index in indices.items():
+            place = _AXES.index(to[axis])
+            new[place] = covering(self._kernel, grid[_AXES.index(axis)], old[_AXES.index(axis)], block[place])
+            wide = "(size_t)" if re.search(r"size_t|long|int64", text_of(index.node)) else ""
+            text = f"{wide}blockIdx.{to[axis]} * {block[place]} + threadIdx.{to[axis]}"
+            edits.append(Edit(index.node.start_byte, index.node.end_byte, text))
+        descriptor = LaunchDescriptor(grid=tuple(new), block=block)
+        shown = " x ".join(str(size) for size in block if size > 1)
+        order = ", axes x and y exchanged" if swapped else ""
+        return Rewrite(f"workgroups of {shown}{order}", f"{descriptor.line()}\n{apply(unit.content, edits)}")

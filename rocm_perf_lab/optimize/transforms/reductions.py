@@ -1,0 +1,276 @@
+"""Loops whose iterations may run in any order: variables that they accumulate, and stores to different elements."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    counted_loop,
+    is_consecutive,
+    is_written,
+    jumps_in,
+    names_in,
+    subscript_index,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.transforms.rewriting import CountedLoop
+
+Operation = Literal["sum", "max", "min", "or", "and", "first max", "first min"]
+MAXIMA = frozenset({"fmaxf", "fmax", "max", "__builtin_fmaxf", "__builtin_fmax"})
+MINIMA = frozenset({"fminf", "fmin", "min", "__builtin_fminf", "__builtin_fmin"})
+_SIMPLE: dict[str, Operation] = {"+=": "sum", "-=": "sum", "|=": "or", "&=": "and"}
+_ARITHMETIC = re.compile(
+    r"(?:const |unsigned |signed )*(?:float|double|int|unsigned|long|long long|int32_t|uint32_t|size_t|int64_t)"
+)
+_PURE = re.compile(
+    r"""f?(?:max|min)f?|f?absf?|(?:__)?(?:r?sqrt|exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sin|cos|tan|tanh|sinh|cosh|erf|erfc|floor|ceil|
+    round|rint|nearbyint|trunc|fma|fmod|cbrt|copysign|ldexp|atan|atan2|asin|acos|hypot|rcp)f?|isnan|isinf|isfinite|__f\w+_r[nzud]|
+    __\w+2\w+|__(?:float|int|uint)_as_\w+|__float22\w+|make_\w+|__popcll?|__clzl*|__ffsl*|__brev|float|int|double|unsigned|
+    __builtin_f\w+|static_cast|__h(?:add|mul|sub|fma)|__ldg|__saturatef|__fdividef|__expf|__logf|__ocml_\w+""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Variable that a loop accumulates.
+
+    Args:
+        name: Variable.
+        type_name: Its type.
+        operation: How values are combined; `first max` and `first min` are pairs with the index of the first extreme.
+        place: Variable with the index of the extreme, for pairs.
+    """
+
+    name: str
+    type_name: str
+    operation: Operation
+    place: str | None = None
+
+
+@dataclass(frozen=True)
+class IndependentLoop:
+    """Loop with a step of 1 whose iterations may run in any order, except that they accumulate `reductions`."""
+
+    loop: CountedLoop
+    reductions: tuple[Reduction, ...]
+    stores: bool
+
+
+def independent_loop(unit: SourceUnit, node: Node) -> IndependentLoop | str:
+    """Return a loop as independent, or the reason why it is not proved to be."""
+    function = unit.kernel
+    loop = counted_loop(node)
+    if loop is None or loop.step_text != "1":
+        return "is not a counted loop with step 1"
+    if jumps_in(loop.body):
+        return "contains a jump"
+    impure = impure_call(unit, loop.body)
+    if impure is not None:
+        return f"calls {impure}"
+    end_names = set(re.findall(r"[A-Za-z_]\w*", loop.end_text))
+    carried, reductions = _carried(function, loop)
+    if isinstance(reductions, str):
+        return reductions
+    if end_names & carried:
+        return "has an end that changes"
+    stores = stores_of(function, loop)
+    return stores if isinstance(stores, str) else IndependentLoop(loop, tuple(reductions), stores)
+
+
+def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4) -> str | None:
+    """Return the name of a called function that is not known to depend on its arguments only, or None."""
+    for node in walk(part):
+        if node.type in ("asm_statement", "gnu_asm_expression", "lambda_expression", "ERROR", "goto_statement"):
+            return "unsupported code"
+        if node.type != "call_expression":
+            continue
+        name = called_name(node)
+        if _PURE.fullmatch(name):
+            continue
+        own = [f for f in unit.reachable(node) if f != node and f.type == "function_definition"]
+        if not own or depth == 0 or any(_has_memory(f) for f in own):
+            return name
+    return None
+
+
+def _has_memory(function: Node) -> bool:
+    """Return whether a function has pointers, references, static variables or work-item builtins, or calls unknown functions."""
+    kinds = {
+        "pointer_declarator",
+        "reference_declarator",
+        "pointer_expression",
+        "subscript_expression",
+        "abstract_reference_declarator",
+    }
+    for node in walk(function):
+        if node.type in kinds or text_of(node) in ("threadIdx", "blockIdx", "static", "__shared__", "asm"):
+            return True
+        if node.type == "call_expression" and not _PURE.fullmatch(called_name(node)):
+            return True
+    return False
+
+
+def declared_in(node: Node) -> set[str]:
+    """Return the variables that are declared in a node."""
+    found = set()
+    for inner in walk(node):
+        if inner.type == "init_declarator" or inner.type == "declaration":
+            for child in inner.children_by_field_name("declarator"):
+                target: Node | None = child
+                while target is not None and target.type != "identifier":
+                    target = target.child_by_field_name("declarator") or next(iter(target.named_children), None)
+                if target is not None:
+                    found.add(text_of(target))
+    return found
+
+
+def scalar_type(function: Node, name: str) -> str | None:
+    """Return the arithmetic type of a local variable that is declared once, or None."""
+    found = []
+    for node in walk(function):
+        if node.type != "declaration":
+            continue
+        for child in node.children_by_field_name("declarator"):
+            inner = child.child_by_field_name("declarator") if child.type == "init_declarator" else child
+            if inner is not None and inner.type == "identifier" and text_of(inner) == name:
+                found.append(text_of(node.child_by_field_name("type")))
+    return found[0] if len(found) == 1 and _ARITHMETIC.fullmatch(found[0]) else None
+
+
+def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
+    """Return the assignments in a loop to variables from outside of it, by variable, or why they are unknown."""
+    private = declared_in(loop.body) | {loop.index}
+    writes: dict[str, list[Node]] = {}
+    for node in walk(loop.body):
+        target = None
+        if node.type == "assignment_expression":
+            target = node.child_by_field_name("left")
+        elif node.type == "update_expression":
+            target = node.child_by_field_name("argument")
+        elif node.type == "pointer_expression" and text_of(node).startswith("&"):
+            return "takes an address"
+        if target is None or target.type == "subscript_expression":
+            continue
+        if target.type != "identifier":
+            return f"assigns {text_of(target)}"
+        if text_of(target) not in private:
+            writes.setdefault(text_of(target), []).append(node)
+    return writes
+
+
+def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reduction] | str]:
+    """Return the variables that a loop assigns, and how it accumulates each, or why one is no reduction."""
+    writes = assigned_outside(loop)
+    if isinstance(writes, str):
+        return set(), writes
+    pair = _pair(function, loop, writes)
+    if pair is not None:
+        return set(writes), [pair]
+    found: list[Reduction] = []
+    for name, nodes in writes.items():
+        kind = scalar_type(function, name)
+        operations = {accumulating(name, node) for node in nodes}
+        operation = next(iter(operations)) if len(operations) == 1 else None
+        if kind is None or operation is None:
+            return set(writes), f"carries {name} from one iteration to the next"
+        if _count(loop.body, name) != sum(_count(node, name) for node in nodes):
+            return set(writes), f"uses {name} while it is accumulated"
+        found.append(Reduction(name, kind, operation))
+    return set(writes), found
+
+
+def _count(node: Node, name: str) -> int:
+    return sum(1 for inner in walk(node) if inner.type == "identifier" and text_of(inner) == name)
+
+
+def accumulating(name: str, node: Node) -> Operation | None:
+    """Return how a statement accumulates a variable; None if it does something else."""
+    if node.parent is None or node.parent.type != "expression_statement":
+        return None
+    if node.type == "update_expression":
+        return "sum" if "++" in text_of(node) else None
+    right, operator = node.child_by_field_name("right"), text_of(node.child_by_field_name("operator"))
+    if right is None:
+        return None
+    if operator in _SIMPLE:
+        return _SIMPLE[operator] if name not in names_in(right) else None
+    if operator != "=" or _count(right, name) != 1:
+        return None
+    if right.type == "call_expression" and called_name(right) in MAXIMA | MINIMA:
+        arguments = right.child_by_field_name("arguments")
+        if arguments is not None and name in [text_of(a) for a in arguments.named_children]:
+            return "max" if called_name(right) in MAXIMA else "min"
+    sides = (text_of(right.child_by_field_name("left")), text_of(right.child_by_field_name("right")))
+    is_sum = right.type == "binary_expression" and text_of(right.child_by_field_name("operator")) == "+" and name in sides
+    return "sum" if is_sum else None
+
+
+def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> Reduction | None:
+    """Return the reduction `if (value > best) { best = value; place = i; }`, or None."""
+    if len(writes) != 2 or any(len(nodes) != 1 for nodes in writes.values()):
+        return None
+    place = next((n for n, (node,) in writes.items() if text_of(node.child_by_field_name("right")) == loop.index), None)
+    best = next((n for n in writes if n != place), None)
+    if place is None or best is None:
+        return None
+    value = text_of(writes[best][0].child_by_field_name("right"))
+    tests = [p for p in ancestors(writes[best][0]) if p.type == "if_statement" and p.start_byte >= loop.body.start_byte]
+    others = [p for p in ancestors(writes[place][0]) if p.type == "if_statement" and p.start_byte >= loop.body.start_byte]
+    if len(tests) != 1 or tests != others or tests[0].child_by_field_name("alternative") is not None:
+        return None
+    test = re.sub(r"\s+", "", text_of(tests[0].child_by_field_name("condition")))
+    bare = re.sub(r"\s+", "", value)
+    is_larger = test in (f"({bare}>{best})", f"({best}<{bare})")
+    is_smaller = test in (f"({bare}<{best})", f"({best}>{bare})")
+    kind, index_kind = scalar_type(function, best), scalar_type(function, place)
+    counts = _count(loop.body, best) == 2 and _count(loop.body, place) == 1
+    if not (is_larger or is_smaller) or kind is None or index_kind is None or not counts or best in names_in_text(value):
+        return None
+    return Reduction(best, kind, "first max" if is_larger else "first min", place)
+
+
+def names_in_text(text: str) -> set[str]:
+    """Return the identifiers in a text."""
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def stores_of(function: Node, loop: CountedLoop) -> bool | str:
+    """Return whether a loop stores to memory, or why its stores may reach the same element or one that it reads."""
+    read, written = touched(function, loop.body)
+    if read is None or written is None:
+        return "uses a pointer to an unknown buffer"
+    private = declared_in(loop.body)
+    changing = private | {text_of(n.child_by_field_name("left")) for n in walk(loop.body) if n.type == "assignment_expression"}
+    for root in sorted(written - private):
+        accesses = [n for n in walk(loop.body) if n.type == "subscript_expression" and _root(function, n) == root]
+        texts = {re.sub(r"\s+", "", text_of(n)) for n in accesses}
+        index = subscript_index(accesses[0])
+        if len(texts) > 1 or index is None:
+            return f"accesses {root} at several positions"
+        if not is_consecutive(index, loop.index) or (names_in(index) - {loop.index}) & changing:
+            return f"may store several times to one element of {root}"
+        if any(loop_of(n) != loop.node for n in accesses if is_written(n)):
+            return f"stores to {root} in an inner loop"
+    return bool(written - private)
+
+
+def loop_of(node: Node) -> Node | None:
+    """Return the innermost loop around a node."""
+    kinds = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+    return next((parent for parent in ancestors(node) if parent.type in kinds), None)
+
+
+def _root(function: Node, access: Node) -> str | None:
+    base = access.child_by_field_name("argument")
+    while base is not None and base.type == "subscript_expression":
+        base = base.child_by_field_name("argument")
+    return root_of(function, text_of(base)) if base is not None and base.type == "identifier" else None
