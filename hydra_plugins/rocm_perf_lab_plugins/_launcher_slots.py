@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Infeasible
+from rocm_perf_lab.autotune.clocks import ENDED_FROM_OUTSIDE
+from rocm_perf_lab.autotune.objective import Infeasible, Preempted
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.objective import Measurement, Unmeasured
     from rocm_perf_lab.autotune.slots import Task
 
-    Result = Measurement | Infeasible | Unmeasured
+    Result = Measurement | Infeasible | Unmeasured | Preempted
     Overrides = Callable[[Task], Sequence[str]]
 
 _POLL_S = 0.3
 _FALLBACK_SLOTS = 2
+_ENDED_BY_SLURM = ("PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "CANCELLED", "BOOT_FAIL")
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class WorkerSlots(_ThreadedSlots):
             return worker.run(overrides, task.number)
         except WorkerDied as died:
             del self._workers[task.slot]
-            return Infeasible(str(died))
+            return Preempted(str(died)) if died.from_outside and not self._stopped.is_set() else Infeasible(str(died))
 
     def _end(self) -> None:
         for worker in list(self._workers.values()):
@@ -128,7 +130,11 @@ class WorkerSlots(_ThreadedSlots):
 
 
 class WorkerDied(Exception):
-    """A worker process ended during a job."""
+    """A worker process ended during a job; `from_outside` if that was not its own doing."""
+
+    def __init__(self, how: str, *, from_outside: bool) -> None:
+        super().__init__(how)
+        self.from_outside = from_outside
 
 
 class WorkerProcess:
@@ -160,7 +166,8 @@ class WorkerProcess:
             self._process.join()
             code = self._process.exitcode or 0
             how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-            raise WorkerDied(f"the worker process {how}; its output: {self._log}") from error
+            outside = -code in ENDED_FROM_OUTSIDE
+            raise WorkerDied(f"the worker process {how}; its output: {self._log}", from_outside=outside) from error
         return result
 
     def kill(self) -> None:
@@ -232,6 +239,8 @@ class SubmititSlots(_ThreadedSlots):
                     job.cancel()
                     return Infeasible("cancelled")
                 time.sleep(_POLL_S)
+            if job.state in _ENDED_BY_SLURM:
+                return Preempted(f"Slurm ended the job: {job.state}")
             result: Result = job.result()
             return result
         finally:

@@ -1,4 +1,4 @@
-"""Hydra search path: `experiments/` of the working directory, the installed `experiments/`, and `conf/` of the working directory.
+"""Hydra search path of rocm-perf-lab: `experiments/` (own and installed) and `conf/` of the working directory.
 
 `conf/` of the working directory adds options, but does not override installed ones: it may belong to another Hydra application.
 """
@@ -19,16 +19,24 @@ LAB = "rocm-perf-lab"
 
 
 class LabSearchPath(SearchPathPlugin):
-    """Plugin that appends the directories of rocm-perf-lab to the search path of every Hydra application."""
+    """Plugin that appends directories to the search path of rocm-perf-lab; other Hydra applications keep theirs."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the existing directories in order of precedence."""
+        if not _is_lab(search_path):
+            return
         for experiments in _unique(Path.cwd() / "experiments", resource_dir("experiments")):
             search_path.append(provider=LAB, path=f"experiments://{experiments}")
         own_conf = resource_dir("conf").resolve()
         user_conf = (Path.cwd() / "conf").resolve()
         if user_conf.is_dir() and user_conf != own_conf:
             search_path.append(provider=f"{LAB} user", path=f"file://{user_conf}")
+
+
+def _is_lab(search_path: ConfigSearchPath) -> bool:
+    """Return whether the main directory of the search path is `conf/` of rocm-perf-lab."""
+    main = next((element.path or "" for element in search_path.get_path() if element.provider == "main"), "")
+    return Path(main.removeprefix("file://")).resolve() == resource_dir("conf").resolve()
 
 
 def _unique(*directories: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Hydra sweeper: `--multirun` over a search space, with any Hydra launcher. Without a space, all combinations of `a=1,2`.
 
 The value that a job returns is minimised (for job=profile the runtime in ms). Each job has a directory below that of the sweep,
-and its MLflow run is a child of the sweep's run.
+and its MLflow run is a child of the sweep's run. In other Hydra applications the sweep overrides are the space.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
+
+from hydra_plugins.rocm_perf_lab_plugins._sweeper_config import SweeperConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.config.lab import LabConfig
 
+ConfigStore.instance().store(group="hydra/sweeper", name="rocm_perf_lab", node=SweeperConfig, provider="rocm_perf_lab")
+
+_DIRECTIONS = ("minimize", "maximize")
 _BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 _SEARCHES_BY_ITSELF = "rocm_perf_lab.jobs.autotune.job.AutotuneJob"
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher."
@@ -38,11 +44,32 @@ class SpaceSweeper(Sweeper):
     Args:
         slots: Number of concurrent jobs; None: the setting of the launcher.
         gpus: GPU ids for HIP_VISIBLE_DEVICES, assigned to the slots in turn; None: the GPUs of this machine.
+        n_trials, n_jobs, direction, seed, storage, study_name: Settings of a sweep in another application; see
+            :class:`._plain_sweep.PlainSweep`.
     """
 
-    def __init__(self, slots: int | None = None, gpus: Sequence[int | str] | None = None) -> None:
+    def __init__(
+        self,
+        slots: int | None = None,
+        gpus: Sequence[int | str] | None = None,
+        *,
+        n_trials: int | None = None,
+        n_jobs: int = 1,
+        direction: str = "minimize",
+        seed: int = 0,
+        storage: str | None = None,
+        study_name: str | None = None,
+    ) -> None:
         self._slots = slots
         self._gpus = gpus
+        self._plain: dict[str, Any] = {
+            "trials": n_trials,
+            "jobs": n_jobs,
+            "seed": seed,
+            "storage": storage,
+            "study_name": study_name,
+        }
+        self._direction = direction
         self.hydra_context: HydraContext | None = None
         self.config: DictConfig | None = None
         self._task: TaskFunction | None = None
@@ -64,8 +91,13 @@ class SpaceSweeper(Sweeper):
         from rocm_perf_lab.core.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None
+        if "autotune" not in self.config or "space" not in self.config:
+            return self._search_overrides(arguments)
         has_space = self.config.autotune.space is not None or self.config.space.parameters
-        if not has_space or self.config.job._target_ == _SEARCHES_BY_ITSELF:
+        searches = self.config.job._target_ == _SEARCHES_BY_ITSELF
+        if searches and self._spreads(arguments):
+            return self._search(arguments)
+        if not has_space or searches:
             return self._enumerate(arguments)
         overrides = OverridesParser.create(self.hydra_context.config_loader).parse_overrides(arguments)
         lists = [override.input_line or "" for override in overrides if override.is_sweep_override()]
@@ -76,6 +108,44 @@ class SpaceSweeper(Sweeper):
                 hint="make it a parameter of the space, or remove the space: autotune.space=null",
             )
         return self._search(arguments)
+
+    def _spreads(self, arguments: list[str]) -> bool:
+        """Return whether the trials of one search are to run in the workers of a launcher, each as a profile."""
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+
+        assert self.config is not None and self.hydra_context is not None
+        overrides = OverridesParser.create(self.hydra_context.config_loader).parse_overrides(arguments)
+        lists = any(override.is_sweep_override() for override in overrides)
+        is_basic = str(self.config.hydra.launcher._target_) == _BASIC
+        return not lists and not is_basic and self.config.job.get("command") is None
+
+    def _search_overrides(self, arguments: list[str]) -> Any:
+        """Search the sweep overrides of an application that is not rocm-perf-lab."""
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.core.plugins import Plugins
+        from omegaconf import OmegaConf
+
+        from hydra_plugins.rocm_perf_lab_plugins._plain_sweep import PlainSweep
+        from rocm_perf_lab.core.errors import LabError
+
+        assert self.config is not None and self.hydra_context is not None and self._task is not None
+        if self._direction not in _DIRECTIONS:
+            raise LabError(
+                f"unknown direction {self._direction!r}", where="hydra.sweeper.direction", hint=f"use {' or '.join(_DIRECTIONS)}"
+            )
+        overrides = OverridesParser.create(self.hydra_context.config_loader).parse_overrides(arguments)
+        swept = [override for override in overrides if override.is_sweep_override()]
+        if not swept:
+            return self._enumerate(arguments)
+        directory = Path(str(self.config.hydra.sweep.dir)).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, directory / "multirun.yaml")
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=self.hydra_context, task_function=self._task, config=self.config
+        )
+        fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
+        plain = PlainSweep(swept, fixed, launcher, maximise=self._direction == _DIRECTIONS[1], **self._plain)
+        return plain.run(directory)
 
     def _enumerate(self, arguments: list[str]) -> Any:
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -191,6 +261,8 @@ class _TrialOverrides:
             slots: Number of jobs that share that machine.
         """
         overrides = [*self._arguments]
+        if self._config.job.target == _SEARCHES_BY_ITSELF:
+            overrides = [word for word in overrides if not word.startswith(("job=", "job."))] + ["job=profile"]
         params = self._config.kernel.params
         overrides += [f"kernel.params.{name}={_quoted(value)}" for name, value in task.configuration.items() if name in params]
         overrides += ["display=none"]
@@ -229,7 +301,7 @@ def _quoted(value: bool | float | str) -> str:
 def _first_task(space: Space) -> Task:
     from rocm_perf_lab.autotune.slots import Task
 
-    return Task(0, 0, space.complete(space.configuration(0)))
+    return Task(0, 0, space.complete(space.example()))
 
 
 @contextmanager

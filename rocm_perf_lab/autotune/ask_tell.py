@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.heartbeats import Heartbeats
-from rocm_perf_lab.autotune.objective import SpaceExhausted
+from rocm_perf_lab.autotune.objective import Preempted, SearchBroken, SpaceExhausted
 from rocm_perf_lab.autotune.storage import storage_errors
-from rocm_perf_lab.autotune.trials import measured, release, tell
+from rocm_perf_lab.autotune.trials import is_interrupted, measured, preempted, release, tell
 from rocm_perf_lab.autotune.wrapped_sampler import refuse
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MOST_REFUSED = 200
 """Proposals in a row that may violate constraints before the search ends."""
+MOST_PREEMPTED = 6
+"""Number of consecutive trials ended from outside that ends a search."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def search(
     """
     where = f"study {study.study_name}"
     with Heartbeats(study) as heartbeats:
-        for _ in range(budget):
+        left, interrupted = budget, 0
+        while left > 0:
+            left -= 1
             try:
                 with storage_errors(where):
                     heartbeats.release_dead()
@@ -101,6 +105,15 @@ def search(
             finally:
                 heartbeats.end(asked.trial)
             with storage_errors(where):
-                finished = tell(study, asked.trial, result)
+                if isinstance(result, Preempted):
+                    finished = preempted(study, asked.trial, result.reason)
+                    interrupted += 1
+                    if interrupted >= MOST_PREEMPTED:
+                        raise SearchBroken(result.reason, where=where, hint="fix this, then resume the search")
+                    if is_interrupted(finished):
+                        left += 1
+                        continue
+                else:
+                    finished, interrupted = tell(study, asked.trial, result), 0
             if told is not None and told(finished):
                 return

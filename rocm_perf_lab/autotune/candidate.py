@@ -6,6 +6,7 @@ description use it in defines, constexprs, compiler options, shapes and geometry
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -43,6 +44,8 @@ class Candidate:
     kernel: KernelMetadata
     geometry: Geometry
     occupancy: Occupancy
+    compile_s: float | None = None
+    """Seconds of an own compilation, if that is timed."""
 
     @cached_property
     def launch(self) -> Launch:
@@ -69,6 +72,7 @@ class KernelBuilder:
         compilers: Names of compilers in order of preference.
         optimisation: Optimisation option for HIP.
         max_spills: Largest number of spilled VGPRs; None: unlimited.
+        timed: Whether to compile anew, and time that.
     """
 
     description: KernelDescription
@@ -76,6 +80,7 @@ class KernelBuilder:
     compilers: tuple[str, ...]
     optimisation: str = "-O3"
     max_spills: int | None = None
+    timed: bool = False
 
     @cached_property
     def _compiler(self) -> Compiler:
@@ -88,7 +93,7 @@ class KernelBuilder:
             LabError: The kernel does not have a parameter of the space.
         """
         known = self.description.params
-        unknown = [name for name in (*space.names, *space.fixed) if name not in known]
+        unknown = [name for name in space.settings if name not in known]
         if unknown:
             raise LabError(
                 f"kernel {self.description.name} has no parameter {unknown[0]!r}, which the space varies",
@@ -109,6 +114,7 @@ class KernelBuilder:
             LabError: The cause is not the configuration: there is no compiler, or the source does not define the kernel.
         """
         description = self.describe(configuration)
+        start = time.perf_counter()
         try:
             build = compile_description(
                 description,
@@ -116,7 +122,9 @@ class KernelBuilder:
                 architecture=self.target.architecture,
                 compiler=lambda: self._compiler,
                 optimisation=self.optimisation,
+                fresh=self.timed,
             )
+            seconds = time.perf_counter() - start if self.timed else None
             kernel = find_kernel(build.code_object, description.entry)
             geometry = launch_geometry(description, build.contract)
             items = prod(geometry.block)
@@ -132,4 +140,4 @@ class KernelBuilder:
         if self.max_spills is not None and kernel.vgpr_spill_count > self.max_spills:
             what = f"{kernel.vgpr_spill_count} VGPRs are spilled to memory, autotune.max_spills allows {self.max_spills}"
             return Infeasible(what, stage="resources")
-        return Candidate(description, build, kernel, geometry, occupancy)
+        return Candidate(description, build, kernel, geometry, occupancy, seconds)

@@ -1,4 +1,4 @@
-"""Time sources for a command: kernels under rocprofv3, a time that the program prints, or wall-clock time.
+"""Time sources for a command: kernels under a profiler, a time that the program prints, or wall-clock time.
 
 `meaning` describes the times, so that wall-clock time is not mistaken for kernel time.
 """
@@ -13,28 +13,35 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+    from rocm_perf_lab.profiling.application import ApplicationProfiler
 
 _NS_PER_MS = 1e6
+_NOTE = "rocm-perf: "
+"""Begin of a line of `rocm-perf run`, which a command may be run with."""
 _TAIL_BYTES = 1 << 20
 _SHORTEST_MS, _LONGEST_MS = 1e-12, 1e12
 """Range of valid printed times; excludes 0, negative numbers, NaN, infinity, and sentinels like 1e38."""
+ENDED_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
+"""Signals that end a process from outside: by the user, a scheduler, or the kernel if memory runs out."""
 UNITS_IN_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
 class CommandFailed(LabError):
     """Command that failed, or whose time cannot be read."""
+
+
+class CommandKilled(CommandFailed):
+    """Command that was ended from outside."""
 
 
 class Clock(Protocol):
@@ -59,13 +66,18 @@ class Clock(Protocol):
         ...
 
 
+def _ignore(_output: str) -> None:
+    """Ignore the output of a run."""
+
+
 @dataclass(frozen=True)
 class WallClock:
-    """Wall-clock time of the process."""
+    """Wall-clock time of the process; `heard` receives the output of each run."""
 
     timeout_s: float
     reason: str = "chosen"
     time_kind: str = "measured"
+    heard: Callable[[str], None] = _ignore
 
     @property
     def meaning(self) -> str:
@@ -74,7 +86,12 @@ class WallClock:
 
     def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        return tuple(run_command(arguments, self.timeout_s)[1] * UNITS_IN_MS["s"] for _ in range(runs))
+        return tuple(self._time_ms(arguments) for _ in range(runs))
+
+    def _time_ms(self, arguments: Sequence[str]) -> float:
+        output, seconds = run_command(arguments, self.timeout_s)
+        self.heard(output)
+        return seconds * UNITS_IN_MS["s"]
 
 
 @dataclass(frozen=True)
@@ -85,12 +102,17 @@ class PrintedTime:
         pattern: Regular expression whose group is the time.
         unit: Unit of the printed number: s, ms, us or ns.
         timeout_s: Time limit of one run.
+        time_kind: `emulated` if the command runs on an emulated GPU.
+        plain: Returns the command line that runs a command on the device.
+        heard: Receives the output of each run.
     """
 
     pattern: re.Pattern[str]
     unit: str
     timeout_s: float
     time_kind: str = "measured"
+    plain: Callable[[Sequence[str]], Sequence[str]] = tuple
+    heard: Callable[[str], None] = _ignore
 
     @property
     def meaning(self) -> str:
@@ -102,7 +124,7 @@ class PrintedTime:
         return tuple(self._time_ms(arguments) for _ in range(runs))
 
     def _time_ms(self, arguments: Sequence[str]) -> float:
-        output, _ = run_command(arguments, self.timeout_s)
+        output, _ = run_command(self.plain(arguments), self.timeout_s)
         found = self.pattern.findall(output)
         if not found:
             raise CommandFailed(f"no line of its output matches {self.pattern.pattern!r}", where=shlex.join(arguments))
@@ -112,6 +134,7 @@ class PrintedTime:
             raise CommandFailed(f"prints {found[-1]!r}, which is not a time", where=shlex.join(arguments)) from error
         if not _SHORTEST_MS <= value * UNITS_IN_MS[self.unit] <= _LONGEST_MS:
             raise CommandFailed(f"prints a time of {value:g} {self.unit}", where=shlex.join(arguments))
+        self.heard(output)
         return value * UNITS_IN_MS[self.unit]
 
 
@@ -136,24 +159,24 @@ def printed_time(pattern: str, unit: str, timeout_s: float) -> PrintedTime:
 
 @dataclass
 class ProfiledTime:
-    """Dispatches of one kernel under rocprofv3: the one that matches a pattern, or the one with the largest exposed time."""
+    """Dispatches of one kernel under a profiler: the one that matches a pattern, or the one with the largest exposed time."""
 
-    profiler: Rocprofv3
+    profiler: ApplicationProfiler
     timeout_s: float
     kernel: re.Pattern[str] | None = None
     helper_patterns: tuple[str, ...] = ()
-    time_kind: str = field(default="measured", init=False)
+    time_kind: str = "measured"
 
     @property
     def meaning(self) -> str:
         """See :class:`Clock`."""
         which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the largest exposed time"
-        return f"dispatches of the kernel {which}, under rocprofv3 {self.profiler.version}"
+        return f"dispatches of the kernel {which}, {self.profiler.how}"
 
     def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-            application = ApplicationRuns(self.profiler, tuple(arguments), Path(directory), self.timeout_s, lambda _: None)
+            application = self.profiler.passes(arguments, Path(directory), self.timeout_s, lambda _: None)
             try:
                 traces, _ = application.times(runs)
                 times: list[float] = []
@@ -202,7 +225,9 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]
         sink.seek(max(0, sink.seek(0, os.SEEK_END) - _TAIL_BYTES))
         output = sink.read().decode(errors="replace")
     if code != 0:
-        last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "no output")
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if not line.startswith(_NOTE)), lines[-1] if lines else "no output")
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise CommandFailed(f"{ended}: {last[:300]}", where=shlex.join(arguments))
+        kind = CommandKilled if -code in ENDED_FROM_OUTSIDE else CommandFailed
+        raise kind(f"{ended}: {last[:300]}", where=shlex.join(arguments))
     return output, seconds

@@ -7,8 +7,8 @@ import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.autotune.clocks import CommandFailed
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.clocks import CommandFailed, CommandKilled
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.core.errors import LabError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rocm_perf_lab.autotune.clocks import Clock
+    from rocm_perf_lab.autotune.printed_metrics import PrintedMetrics
     from rocm_perf_lab.autotune.space import Configuration
 
 
@@ -66,26 +67,33 @@ class CommandTemplate:
 
 @dataclass(frozen=True)
 class CommandObjective:
-    """Objective that times a command. If it fails, the last line of its output is the reason."""
+    """Objective that times a command; `deterministic` if all its runs have the same time.
+
+    If the command fails, the last line of its output is the reason.
+    """
 
     template: CommandTemplate
     clock: Clock
     gate: Gate
     deterministic: bool = False
+    printed: PrintedMetrics | None = None
 
     @property
     def time_kind(self) -> str:
         """`measured`, or `emulated` if the profiler's database is of an emulator."""
         return self.clock.time_kind
 
-    def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
+    def __call__(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
         """Measure one configuration."""
         arguments = self.template.fill(configuration)
         try:
-            found = measure(lambda runs: self.clock.times_ms(arguments, runs), self.gate, deterministic=False)
+            found = measure(lambda runs: self.clock.times_ms(arguments, runs), self.gate, deterministic=self.deterministic)
         except CommandFailed as error:
-            return Infeasible(error.what)
-        return Measurement(found.runtime_ms, {**found.details, "command": shlex.join(arguments)})
+            if self.printed is not None:
+                self.printed.take()
+            return Preempted(error.what) if isinstance(error, CommandKilled) else Infeasible(error.what)
+        metrics = self.printed.take() if self.printed is not None else {}
+        return Measurement(found.runtime_ms, {**found.details, **metrics, "command": shlex.join(arguments)})
 
     def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
         """Return further times of a configuration in ms."""

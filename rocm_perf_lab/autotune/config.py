@@ -7,8 +7,26 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from rocm_perf_lab.autotune.space import Value
 from rocm_perf_lab.core.components import Component
 from rocm_perf_lab.core.models import StrictModel
+
+
+class StopWhen(StrictModel):
+    """Condition that ends a search early: something better is improbable."""
+
+    better_than: float = Field(0.02, gt=0, lt=1)
+    """Margin, as a share of the best time."""
+    probability: float = Field(0.1, gt=0, lt=1)
+    """The search ends if a configuration faster by the margin is left with at most this probability."""
+
+
+class ObjectiveConfig(StrictModel):
+    """Objective of a search."""
+
+    metric: str
+    """Expression of the time, metrics and parameters."""
+    direction: Literal["minimise", "maximise"] = "minimise"
 
 
 class AutotuneConfig(StrictModel):
@@ -16,8 +34,22 @@ class AutotuneConfig(StrictModel):
 
     space: Path | None = None
     """YAML or JSON file; overrides the group `space`."""
+    shapes: tuple[dict[str, Value], ...] | Path | None = None
+    """Shapes of a workload to tune for together: a list, a file of shapes, or a recording."""
+    configurations: PositiveInt | None = None
+    """Largest number of configurations for all shapes; None: one per shape."""
+    from_launch: dict[str, str] | None = None
+    """Parameter of a shape -> expression of the launches in a recording."""
+    objectives: tuple[str | ObjectiveConfig, ...] = ()
+    """Expressions to minimise or maximise in place of the time."""
+    limits: tuple[str, ...] = ()
+    """Expressions that hold for valid configurations, for example `vgpr <= 128`."""
+    printed: dict[str, str] | None = None
+    """Metric -> regular expression with one group, in the output of a command."""
     budget: PositiveInt | None = None
     """Number of configurations to evaluate; None: all that are worth measuring."""
+    stop_when: StopWhen | None = None
+    """Condition that ends the search before the budget is used up."""
     seed: NonNegativeInt = 0
     model: Literal["gaussian_process", "classic"] = "gaussian_process"
     sampler: Component | None = None
@@ -36,6 +68,9 @@ class AutotuneConfig(StrictModel):
     """Largest number of rounds of a trial, each of `passes.runs` measurements."""
     max_races: NonNegativeInt = 4
     """Further rounds for configurations with nearly equal times; 0 decides by the trials alone."""
+    cutoff: float | None = Field(10.0, ge=1)
+    """Multiple of the best configuration's wall-clock time after which a run is ended, after ten seconds at the earliest; None
+    does not end it."""
     cache: bool = True
     """Reuse results of earlier runs with the same code, inputs, device and versions."""
     workers: PositiveInt | None = None

@@ -112,6 +112,21 @@ class RegionPart(Part):
     best_ms: float | None
 
 
+class RemainingPart(Part):
+    """Calibrated probability that a configuration faster than the best by the share `better_than` of its time is left."""
+
+    better_than: float
+    probability: float
+
+
+class FrontPart(Part):
+    """Configuration that no other beats in all objectives; `values` has the value of each objective."""
+
+    trial: int
+    parameters: Parameters
+    values: dict[str, float]
+
+
 class TrialPart(Part):
     """Evaluated configuration; `runtime_ms` is null if it failed.
 
@@ -142,7 +157,7 @@ class AutotuneDocument(Document):
     """Result of a search. `timing` describes the times, and `time_kind` tells measured from emulated ones.
 
     On the emulator, `indistinguishable` lists the configurations that are inside the error band around the best one, and `choice`
-    is the criterion that selected the best among them.
+    is the criterion that selected the best among them. With `objectives`, `front` begins with the best configuration.
     """
 
     kernel: KernelName
@@ -158,6 +173,9 @@ class AutotuneDocument(Document):
     indistinguishable: tuple[TiedConfig, ...] = ()
     choice: str | None = None
     error_bands: AutotuneErrorBands | None = None
+    remaining: tuple[RemainingPart, ...] = ()
+    objectives: tuple[str, ...] = ()
+    front: tuple[FrontPart, ...] = ()
     model: ModelPart | None
     phases: dict[str, int]
     warning: Literal["low_model_confidence"] | None

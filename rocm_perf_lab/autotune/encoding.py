@@ -19,14 +19,16 @@ _FINE = 16
 _MOST_FACTORS = 6
 
 
-def encode(space: Space, *, factors: bool = True) -> Column:
-    """Return one row per configuration, with columns between 0 and 1.
+def encode(space: Space, *, factors: bool = True, without: str | None = None) -> Column:
+    """Return one row per configuration, with columns between 0 and 1, and none for the parameter `without`.
 
     Numbers over a wide range are encoded by their logarithm; parameters with text have one column per value. With `factors`,
     integers that are not all powers of two have a column for their factors of two, and numeric derived values are columns too.
     """
     columns: list[Column] = []
-    for position, values in enumerate(space.values.values()):
+    for position, (name, values) in enumerate(space.values.items()):
+        if name == without:
+            continue
         present = np.unique(space.codes[:, position])
         if len(present) < 2:
             continue
@@ -38,6 +40,38 @@ def encode(space: Space, *, factors: bool = True) -> Column:
     if factors:
         columns += [column for values in _derived(space) for column in _numbers(values)]
     return np.column_stack(columns) if columns else np.zeros((len(space), 1))
+
+
+class FixedEncoding:
+    """Encoding that does not depend on which configurations are encoded: columns and scales are those of a sample.
+
+    Args:
+        sample: Configurations that represent the space.
+    """
+
+    def __init__(self, sample: Space) -> None:
+        self._tables = [
+            (position, _features(values, factors=True))
+            for position, values in enumerate(sample.values.values())
+            if len(values) > 1
+        ]
+        self._derived: list[tuple[str, float, float, bool]] = []
+        for name in sample.derived:
+            column = sample.derived_column(name)
+            if column.dtype.kind not in "iufb" or np.ptp(column) == 0:
+                continue
+            low, high = float(column.min()), float(column.max())
+            wide = low >= 0 and high >= _WIDE * max(low, 1.0)
+            self._derived.append((name, *((np.log2(1 + low), np.log2(1 + high)) if wide else (low, high)), wide))
+
+    def columns(self, space: Space) -> Column:
+        """Return one row per configuration of a space with the parameters of the sample."""
+        found = [table[space.codes[:, position]] for position, tables in self._tables for table in tables]
+        for name, low, high, wide in self._derived:
+            values = space.derived_column(name).astype(float)
+            values = np.log2(1 + np.maximum(values, 0)) if wide else values
+            found.append(np.clip((values - low) / (high - low), -0.5, 1.5))
+        return np.column_stack(found) if found else np.zeros((len(space), 1))
 
 
 def _features(values: Sequence[Any], *, factors: bool) -> list[Column]:

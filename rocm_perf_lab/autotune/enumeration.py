@@ -1,4 +1,9 @@
-"""Enumeration of the valid configurations of a space: parameters are bound in turn, and constraints applied early."""
+"""Enumeration of the valid configurations of a space: parameters are bound in turn, and constraints applied early.
+
+The order follows the constraints, so parameters that depend on each other form chains (Rasch et al.: Efficient auto-tuning of
+parallel programs with interdependent tuning parameters, 2021). If there are too many configurations, the chains are not
+enumerated but drawn from: after each parameter, a random part of the partial configurations is kept.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.autotune.formula import FUNCTIONS, Column, Formula, compile_formula
+from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.space import Space, SpaceError, as_column
 from rocm_perf_lab.autotune.space_description import Range
 
@@ -19,7 +25,13 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.autotune.space_description import SpaceDescription
 
-_MAX_ROWS = 40_000_000
+_MAX_ROWS = 2_000_000
+"""Number of partial configurations above which a space is drawn from instead of being enumerated."""
+_DRAWN = 8_000
+"""Configurations that are drawn from such a space."""
+_THIN = 60_000
+"""Partial configurations that are kept while drawing; again with more if they cannot be completed."""
+_THINNEST = 16
 
 
 def build_space(description: SpaceDescription, *, where: str = "space") -> Space:
@@ -41,12 +53,50 @@ def build_space(description: SpaceDescription, *, where: str = "space") -> Space
     constraints = [
         compile_formula(text, where=f"{where}, constraints[{i}]", known=known) for i, text in enumerate(description.constraints)
     ]
-    codes = Enumeration(values, description.fixed, derived, constraints, where).run()
     combinations = math.prod(map(len, values.values()))
-    space = Space(values, codes, dict(description.fixed), derived, None, combinations, where, tuple(constraints))
+    made = (values, description.fixed, derived, constraints, where)
+    codes = _enumerated(*made)
+    if codes is not None:
+        space = Space(values, codes, dict(description.fixed), derived, None, combinations, where, tuple(constraints))
+    else:
+        codes, valid = _drawn(*made)
+        space = LazySpace(values, codes, dict(description.fixed), derived, None, combinations, where, tuple(constraints), valid)
     if not description.defaults:
         return space
     return replace(space, defaults=_checked_defaults(space, description, constraints))
+
+
+class _TooManyRows(Exception):
+    """More partial configurations than are enumerated."""
+
+
+def _enumerated(*made: Any) -> Column | None:
+    """Return the codes of all valid configurations, or None if there are too many partial ones."""
+    try:
+        return Enumeration(*made).run()
+    except _TooManyRows:
+        return None
+
+
+def _drawn(*made: Any) -> tuple[Column, int]:
+    """Return the codes of some valid configurations, and an estimate of the number of all of them."""
+    for widening in (1, _THINNEST):
+        found = ThinnedEnumeration(*made, kept=_THIN * widening)
+        try:
+            codes = found.run()
+        except SpaceError as error:
+            if not found.thinned:
+                raise
+            if widening == _THINNEST:
+                raise SpaceError(
+                    f"no valid configuration was found by drawing; the last constraint that excluded all: {error.where}",
+                    where=found.where,
+                    hint="relax it, or state the constraints of few parameters that it implies",
+                ) from error
+        else:
+            rows = np.random.default_rng(1).permutation(len(codes))[:_DRAWN]
+            return codes[np.sort(rows)], max(len(codes), round(len(codes) * found.weight))
+    raise AssertionError("unreachable")
 
 
 def _values_of(name: str, given: tuple[Any, ...] | Range, where: str) -> tuple[Any, ...]:
@@ -147,15 +197,23 @@ class Enumeration:
 
     def _bind(self, name: str) -> None:
         count = len(self._values[name])
-        if self._rows * count > _MAX_ROWS:
-            raise SpaceError(
-                f"more than {_MAX_ROWS:,} configurations at parameter {name}",
-                where=self._where,
-                hint="add constraints, or fix parameters",
-            )
+        self._make_room(count)
         self._columns = {key: np.repeat(column, count) for key, column in self._columns.items()}
         self._columns[name] = np.tile(np.arange(count, dtype=np.int32), self._rows)
         self._rows *= count
+
+    def _make_room(self, count: int) -> None:
+        """Prepare for `count` times as many rows.
+
+        Raises:
+            _TooManyRows: That is too many.
+        """
+        if self._rows * count > _MAX_ROWS:
+            raise _TooManyRows
+
+    def _keep(self, rows: Column) -> None:
+        self._columns = {key: column[rows] for key, column in self._columns.items()}
+        self._rows = len(rows)
 
     def _cut(self) -> None:
         bound = self._columns.keys()
@@ -168,8 +226,7 @@ class Enumeration:
                     where=formula.where,
                     hint="relax it, or the constraints and values before it",
                 )
-            self._columns = {key: column[keep] for key, column in self._columns.items()}
-            self._rows = int(keep.sum())
+            self._keep(np.flatnonzero(keep))
         self._open = [entry for entry in self._open if not entry[1] <= bound]
 
     def _read(self, formula: Formula) -> dict[str, Column]:
@@ -185,3 +242,35 @@ class Enumeration:
         if name in self._fixed:
             return np.broadcast_to(self._fixed[name], (self._rows,))
         return self._lookup[name][self._columns[name]]
+
+
+class ThinnedEnumeration(Enumeration):
+    """Enumeration that keeps a random part of the partial configurations after each parameter.
+
+    Args:
+        made: Arguments of :class:`Enumeration`.
+        kept: Number of partial configurations that are kept.
+    """
+
+    def __init__(self, *made: Any, kept: int) -> None:
+        super().__init__(*made)
+        self._kept = kept
+        self._random = np.random.default_rng(0)
+        self.weight = 1.0
+        """Number of configurations per row."""
+
+    @property
+    def where(self) -> str:
+        """Origin of the space, for error messages."""
+        return self._where
+
+    @property
+    def thinned(self) -> bool:
+        """Whether rows were dropped, so that the space may have configurations although the result is empty."""
+        return self.weight > 1
+
+    def _make_room(self, count: int) -> None:
+        most = max(1, self._kept // count)
+        if self._rows > most:
+            self.weight *= self._rows / most
+            self._keep(self._random.choice(self._rows, most, replace=False))

@@ -26,14 +26,19 @@ class Feasibility:
     Args:
         inputs: Encoded configurations, one row each.
         seed: Seed of the sample of measurements, if there are too many.
+        most_tuned: Largest number of measurements for tuning hyperparameters.
     """
 
-    def __init__(self, inputs: Column, *, seed: int) -> None:
-        self._inputs, self._seed = inputs, seed
+    def __init__(self, inputs: Column, *, seed: int, most_tuned: int = TUNED) -> None:
+        self._inputs, self._seed, self._most_tuned = inputs, seed, most_tuned
         self._candidates = inputs.astype(np.float32)
         self._model = GaussianProcess(inputs.shape[1])
         self._base = 0.0
         self._tuned = 0
+
+    def replace_inputs(self, inputs: Column) -> None:
+        """Replace the configurations and keep the hyperparameters."""
+        self._candidates, self._inputs = inputs.astype(np.float32), inputs
 
     def fit(self, seen: Observations) -> None:
         """Fit to the measurements."""
@@ -43,7 +48,7 @@ class Feasibility:
         self._base = float((labels.sum() + 0.5) / (len(labels) + 1))
         points = self._inputs[seen.rows[used]]
         if (count >= self._tuned + patience(count) or count < self._tuned) and np.ptp(labels) > 0:
-            subset = informative(seen.times[used], self._seed, TUNED)
+            subset = informative(seen.times[used], self._seed, self._most_tuned)
             self._model.tune(points[subset], labels[subset] - self._base, _ITERATIONS)
             self._tuned = count
         self._model.fit(points, labels - self._base)

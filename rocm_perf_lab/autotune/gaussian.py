@@ -60,15 +60,14 @@ class GaussianProcess:
         """
         from scipy.optimize import minimize
 
-        steps, trend = points[:, None, :] - points[None], _parabolas(points)
-        scales, directions = [_BOUNDS["scale"]] * self._columns, [_BOUNDS["direction"]] * self._columns
+        steps, trend = self._steps(points)
         found = minimize(
             self._loss,
             self._theta,
-            (targets, steps, steps**2, trend @ trend.T),
+            (targets, steps, steps**2, trend),
             "L-BFGS-B",
             jac=True,
-            bounds=[*scales, _BOUNDS["amplitude"], _BOUNDS["noise"], _BOUNDS["trend"], *directions],
+            bounds=self._bounds(),
             options={"maxiter": iterations},
         )
         if np.isfinite(found.x).all():
@@ -80,7 +79,7 @@ class GaussianProcess:
         from scipy.linalg import cho_solve
 
         covariance = self._covariance(points, points, self._theta)
-        covariance[np.diag_indices(len(points))] += self._noise + _JITTER
+        covariance[np.diag_indices(len(points))] += self.noise + _JITTER
         self._factor = np.linalg.cholesky(covariance)
         self._weights = cho_solve((self._factor, True), targets)
         self._points, self._targets = points, targets
@@ -93,11 +92,21 @@ class GaussianProcess:
         mean = self._weights.astype(np.float32) @ cross
         kept = slice(None) if most is None or most >= len(mean) else np.argpartition(mean, most)[:most]
         solved = solve_triangular(self._factor.astype(np.float32), cross[:, kept], lower=True, check_finite=False)
-        trend = np.einsum("ij,ij->i", *[_parabolas(candidates[kept])] * 2) * np.exp(self._theta[self._columns + 2])
-        variance = np.exp(self._theta[self._columns]) + trend - np.einsum("ij,ij->j", solved, solved)
+        variance = self._variance(candidates[kept]) - np.einsum("ij,ij->j", solved, solved)
         means, deviations = np.full(len(mean), np.inf), np.full(len(mean), 1e-5)
         means[kept], deviations[kept] = mean[kept], np.sqrt(np.maximum(variance, 1e-10))
         return Prediction(means, deviations)
+
+    def draws(self, candidates: Column, count: int, random: np.random.Generator) -> Column:
+        """Return functions drawn from the process, at all candidates together (count, candidates)."""
+        from scipy.linalg import solve_triangular
+
+        cross = self._covariance(self._points, candidates, self._theta)
+        solved = solve_triangular(self._factor, cross, lower=True, check_finite=False)
+        covariance = self._covariance(candidates, candidates, self._theta) - solved.T @ solved
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        return np.asarray(self._weights @ cross + random.standard_normal((count, len(candidates))) @ root.T)
 
     def left_out(self) -> Column:
         """Return the leave-one-out prediction of each measurement, in closed form."""
@@ -107,8 +116,14 @@ class GaussianProcess:
         return np.asarray(self._targets - self._weights / np.diag(inverse))
 
     @property
-    def _noise(self) -> float:
+    def noise(self) -> float:
+        """Variance that the inputs do not explain."""
         return float(np.exp(self._theta[self._columns + 1]))
+
+    def _variance(self, candidates: Column) -> Column:
+        """Return the variance of each candidate before any measurement."""
+        trend = np.einsum("ij,ij->i", *[_parabolas(candidates)] * 2) * np.exp(self._theta[self._columns + 2])
+        return np.asarray(np.exp(self._theta[self._columns]) + trend)
 
     def _covariance(self, left: Column, right: Column, theta: Column) -> Column:
         scales, direction = np.exp(theta[: self._columns]), theta[self._columns + 3 :]
@@ -139,15 +154,10 @@ class GaussianProcess:
         from scipy.linalg import cho_solve
 
         columns, count = self._columns, len(targets)
-        weights = np.exp(-2 * theta[:columns])
-        along = steps @ theta[columns + 3 :]
-        distance = np.sqrt(squares @ weights + along * along)
-        decay = np.exp(theta[columns] - _ROOT5 * distance)
-        slope = 1 + _ROOT5 * distance
-        signal = (slope + 5 / 3 * distance * distance) * decay
-        noise, trend = np.exp(theta[columns + 1]), np.exp(theta[columns + 2]) * trend
+        parts = self._parts(theta, steps, squares, trend)
+        noise = np.exp(theta[columns + 1])
         try:
-            factor = np.linalg.cholesky(signal + trend + (noise + _JITTER) * np.eye(count))
+            factor = np.linalg.cholesky(parts.signal + parts.trend + (noise + _JITTER) * np.eye(count))
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(theta)
         inverse = cho_solve((factor, True), np.eye(count))
@@ -156,13 +166,50 @@ class GaussianProcess:
         off = theta - self._prior_mean
         loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
         gradient: Any = self._prior_weight * off
-        core = residual * (5 / 3 * slope * decay)
-        gradient[:columns] += 0.5 * (core.ravel() @ squares.reshape(-1, columns)) * weights
-        gradient[columns] += 0.5 * (residual * signal).sum()
+        gradient += self._slopes(residual, theta, parts, steps, squares)
         gradient[columns + 1] += 0.5 * noise * np.trace(residual)
-        gradient[columns + 2] += 0.5 * (residual * trend).sum()
-        gradient[columns + 3 :] -= 0.5 * ((core * along).ravel() @ steps.reshape(-1, columns))
         return float(loss), gradient
+
+    def _bounds(self) -> list[tuple[float, float]]:
+        scales, directions = [_BOUNDS["scale"]] * self._columns, [_BOUNDS["direction"]] * self._columns
+        return [*scales, _BOUNDS["amplitude"], _BOUNDS["noise"], _BOUNDS["trend"], *directions]
+
+    def _steps(self, points: Column) -> tuple[Column, Column]:
+        """Return the differences of inputs (points, points, columns), and the covariance of the trend at unit variance."""
+        trend = _parabolas(points)
+        return points[:, None, :] - points[None], trend @ trend.T
+
+    def _parts(self, theta: Column, steps: Column, squares: Column, trend: Column) -> _Parts:
+        columns = self._columns
+        weights = np.exp(-2 * theta[:columns])
+        along = steps @ theta[columns + 3 :]
+        distance = np.sqrt(squares @ weights + along * along)
+        decay = np.exp(theta[columns] - _ROOT5 * distance)
+        slope = 1 + _ROOT5 * distance
+        signal = (slope + 5 / 3 * distance * distance) * decay
+        return _Parts(signal, np.exp(theta[columns + 2]) * trend, decay, slope, along)
+
+    def _slopes(self, residual: Column, theta: Column, parts: _Parts, steps: Column, squares: Column) -> Column:
+        """Return the gradient of the likelihood in all hyperparameters but the noise."""
+        columns = self._columns
+        gradient: Any = np.zeros_like(theta)
+        core = residual * (5 / 3 * parts.slope * parts.decay)
+        gradient[:columns] = 0.5 * (core.ravel() @ squares.reshape(-1, columns)) * np.exp(-2 * theta[:columns])
+        gradient[columns] = 0.5 * (residual * parts.signal).sum()
+        gradient[columns + 2] = 0.5 * (residual * parts.trend).sum()
+        gradient[columns + 3 :] = -0.5 * ((core * parts.along).ravel() @ steps.reshape(-1, columns))
+        return np.asarray(gradient)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Terms of a covariance and of its derivatives."""
+
+    signal: Column
+    trend: Column
+    decay: Column
+    slope: Column
+    along: Column
 
 
 def _parabolas(points: Column) -> Column:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.cutoff import Cutoff
+from rocm_perf_lab.autotune.goals import COMPILE
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.trial_cache import TrialCache, digest, launch_key, loaded_sha256
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.device.launch import LaunchError
+from rocm_perf_lab.device.protocol import TimeLimitedDevice
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
 from rocm_perf_lab.verify.outputs import verify_outputs
@@ -57,6 +60,7 @@ class KernelObjective:
         gate: Number of repetitions.
         cache: Cache of results, or None.
         circumstances: Further inputs of the cache key: settings and sources of the device.
+        cutoff: Limit of wall-clock time, for devices that can end a run.
     """
 
     builder: KernelBuilder
@@ -64,6 +68,7 @@ class KernelObjective:
     gate: Gate = field(default_factory=Gate)
     cache: TrialCache | None = None
     circumstances: Mapping[str, Any] = field(default_factory=dict)
+    cutoff: Cutoff = field(default_factory=Cutoff)
     _expected: dict[str, ExpectedOutputs] = field(default_factory=dict, repr=False)
 
     @property
@@ -92,11 +97,14 @@ class KernelObjective:
         key = launch_key(candidate.launch, **self._circumstances(candidate))
         known = self.cache.load(key) if self.cache is not None else None
         result = known if known is not None else self._measure(candidate)
-        if self.cache is not None and known is None and (self.deterministic or isinstance(result, Measurement)):
+        repeatable = isinstance(result, Measurement) or (self.deterministic and not self.cutoff.was_exceeded)
+        self.cutoff.finished(result.runtime_ms if isinstance(result, Measurement) else None)
+        if self.cache is not None and known is None and repeatable:
             self.cache.store(key, result)
         if isinstance(result, Infeasible):
             return result
-        return replace(result, details={**result.details, "cached": known is not None, **_resources(candidate)})
+        own = {} if candidate.compile_s is None else {COMPILE: candidate.compile_s}
+        return replace(result, details={**result.details, "cached": known is not None, **_resources(candidate), **own})
 
     def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
         """Return further times of a configuration in ms, never from the cache."""
@@ -117,7 +125,9 @@ class KernelObjective:
     def _run(self, candidate: Candidate, runs: int) -> tuple[float, ...]:
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
             try:
-                passes = run_passes(self.device, candidate.launch, directory=Path(directory), runs=runs, counters=())
+                with self.cutoff.measuring():
+                    device = self._limited_device()
+                    passes = run_passes(device, candidate.launch, directory=Path(directory), runs=runs, counters=())
                 ranked = rank_kernels(passes.trace)
                 kernel = select_kernel(passes.trace, ranked, symbol=candidate.kernel.symbol)
                 durations = passes.trace.dispatches.duration_ns[kernel.dispatches]
@@ -130,6 +140,12 @@ class KernelObjective:
         if not verdict.passed:
             raise _Failed(Infeasible(f"wrong output: {verdict}", stage="verification"))
         return tuple(float(ns) / _NS_PER_MS for ns in durations)
+
+    def _limited_device(self) -> Device:
+        limit_s = self.cutoff.limit_s
+        if limit_s is None or not isinstance(self.device, TimeLimitedDevice):
+            return self.device
+        return self.device.with_time_limit(limit_s)
 
     def _truth(self, candidate: Candidate) -> ExpectedOutputs:
         """Return the expected outputs and their tolerances, which are computed again only if the inputs have changed."""

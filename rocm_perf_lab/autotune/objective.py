@@ -44,6 +44,13 @@ class Unmeasured:
     reason: str
 
 
+@dataclass(frozen=True)
+class Preempted:
+    """End of a process from outside: killed, out of memory, or preempted. It is independent of the configuration."""
+
+    reason: str
+
+
 class SearchBroken(LabError):
     """Failure that ends a search; finished trials are kept."""
 
@@ -51,7 +58,7 @@ class SearchBroken(LabError):
 class Objective(Protocol):
     """Interface of a live kernel, a command, or a recorded landscape."""
 
-    def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
+    def __call__(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
         """Measure one configuration, given with its fixed and derived values."""
         ...
 

@@ -11,6 +11,7 @@ import numpy as np
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
+from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.trials import is_interrupted
 from rocm_perf_lab.core.errors import LabError
 
@@ -68,6 +69,12 @@ class Prior:
         Raises:
             PriorError: Fewer than five configurations are in the space.
         """
+        if isinstance(space, LazySpace):
+            raise PriorError(
+                f"about {len(space):.1e} configurations are too many for a prior",
+                where=source,
+                hint="add constraints, or remove the prior",
+            )
         times = np.full(len(space), np.nan)
         for configuration, time in results:
             row = space.index(configuration)

@@ -14,10 +14,12 @@ from optuna.trial import TrialState
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.claims import ClaimingSampler, ClaimProposal
 from rocm_perf_lab.autotune.classic import ClassicSearch
+from rocm_perf_lab.autotune.lazy_search import LazySearch
+from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
-from rocm_perf_lab.autotune.trials import DECISION, PHASE, is_interrupted
+from rocm_perf_lab.autotune.trials import DECISION, LOST, PHASE, is_interrupted, record
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.claims import Key
     from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.autotune.strategy import Strategy
+    from rocm_perf_lab.autotune.strategy import Assessment, Strategy
 
 MODELS = ("gaussian_process", "classic")
 _SPACE = "space"
+_LARGEST_LOG = 700.0
 
 
 class SamplerError(LabError):
@@ -70,7 +74,9 @@ class RegressionSampler(ClaimingSampler):
         prior: Earlier results of this space (`gaussian_process` only).
         features: Further inputs of the model, one row per configuration, columns between 0 and 1.
         strategy: Search strategy in place of the one that the other arguments describe.
-        slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.
+        slack: Factor by which a configuration must be slower than the best for the classic model to exclude it, for times with
+            an error band.
+        goals: Objectives other than the time, and limits.
 
     Raises:
         SamplerError: The model is unknown, the features have another length, or the classic model got a prior.
@@ -87,6 +93,7 @@ class RegressionSampler(ClaimingSampler):
         features: Column | None = None,
         strategy: Strategy | None = None,
         slack: float = 1.0,
+        goals: Goals | None = None,
     ) -> None:
         if model not in MODELS:
             raise SamplerError(f"unknown model {model!r}", where="autotune.model", hint=f"models: {', '.join(MODELS)}")
@@ -98,17 +105,30 @@ class RegressionSampler(ClaimingSampler):
                 where="autotune.features",
                 hint="pass one row for every configuration of the space",
             )
+        if isinstance(space, LazySpace) and (prior is not None or model == "classic"):
+            user = "a prior" if prior is not None else "the classic model"
+            raise SamplerError(
+                f"about {len(space):.1e} configurations are too many for {user}",
+                where="autotune.prior" if prior is not None else "autotune.model",
+                hint="add constraints, or remove it",
+            )
         super().__init__(space)
         self._fingerprint = space.fingerprint()
         self._strategy: Strategy
         if strategy is not None:
             self._strategy, model = strategy, type(strategy).__name__
+        elif isinstance(space, LazySpace):
+            self._strategy = LazySearch(space, seed=seed, **({} if seeds is None else {"seeds": seeds}))
         elif model == "classic":
             self._strategy = ClassicSearch(space, seed=seed, seeds=seeds, features=features, slack=slack)
         else:
             count: dict[str, int] = {} if seeds is None else {"seeds": seeds}
-            self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, slack=slack, **count)
+            self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, **count)
         self._settings = {"model": model, "seed": seed, "prior": prior.source if prior else None, _SPACE: self._fingerprint}
+        self.goals = goals
+        self._seed = seed
+        self._costs: dict[int, Column] = {}
+        """Row -> values of the objectives to minimise, for the trials of the study."""
         self._known: dict[int, tuple[int | None, float | None]] = {}
         self._study: Study | None = None
         """Study that `_known` and the last check are about."""
@@ -121,7 +141,7 @@ class RegressionSampler(ClaimingSampler):
 
         Raises:
             SpaceExhausted: Nothing worth measuring is left.
-            SamplerError: The study belongs to another space, or maximises.
+            SamplerError: The study belongs to another space, or has several objectives.
         """
         self._check(study)
         rows = {self._space.index(self.parameters(key)) for key in refused}
@@ -134,7 +154,7 @@ class RegressionSampler(ClaimingSampler):
                 where=f"study {study.study_name}",
                 hint="lower the budget, or widen the space",
             )
-        key = tuple(self._space.codes[choice.row].tolist())
+        key = self._space.code_of(choice.row)
         return ClaimProposal(key, {PHASE: choice.phase, DECISION: choice.decision})
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
@@ -159,11 +179,11 @@ class RegressionSampler(ClaimingSampler):
             except RuntimeError:
                 return  # outside of study.optimize: the next ask raises SpaceExhausted
 
-    def pruned_rows(self, study: Study) -> Column:
-        """Return the rows of configurations that the model rules out without measuring them."""
+    def assess(self, study: Study) -> Assessment:
+        """Return the quality of the model, its excluded configurations, and its view of the unmeasured ones."""
         seen, _ = self._observe(study, None, set())
-        with self._lock:
-            return self._strategy.assess(seen).pruned_rows
+        with self._lock, one_thread():
+            return self._strategy.assess(seen)
 
     def report(self, study: Study) -> SearchReport:
         """Return the result of the search so far."""
@@ -174,7 +194,7 @@ class RegressionSampler(ClaimingSampler):
         if seen.feasible.any():
             row = int(seen.rows[int(np.argmin(seen.times))])
             parameters: Configuration = self._space.complete(self._space.configuration(row))
-            best = {"parameters": parameters, "runtime_ms": float(seen.times.min())}
+            best = {"parameters": parameters, "runtime_ms": study.best_value}
         return SearchReport(
             len(self._space),
             len(seen.rows),
@@ -189,8 +209,12 @@ class RegressionSampler(ClaimingSampler):
     def _check(self, study: Study) -> None:
         if self._study is study:
             return
-        if study.directions != [StudyDirection.MINIMIZE]:
-            raise SamplerError("this sampler minimises one time", where=f"study {study.study_name}", hint="direction: minimize")
+        if len(study.directions) != 1:
+            raise SamplerError(
+                f"this sampler optimises one value, not {len(study.directions)}",
+                where=f"study {study.study_name}",
+                hint="use an Optuna sampler for several: autotune.sampler={_target_: optuna.samplers.NSGAIISampler}",
+            )
         earlier = study.user_attrs.get("autotune", {}).get(_SPACE)
         if earlier is not None and earlier != self._fingerprint:
             raise SamplerError(
@@ -207,7 +231,7 @@ class RegressionSampler(ClaimingSampler):
         Rows in `refused` count as being measured.
         """
         rows: list[int] = []
-        times: list[float] = []
+        values: list[float] = []
         pending: set[int] = set(refused)
         proposed: set[int] = set()
         phases: Counter[str] = Counter()
@@ -215,37 +239,72 @@ class RegressionSampler(ClaimingSampler):
         for trial in study.get_trials(deepcopy=False):
             if trial.number == own:
                 continue
-            row, time = self._result(trial, study)
+            row, value = self._result(trial, study)
             if row is None:
                 continue
             if trial.user_attrs.get(DECISION, {}).get(FROM_PRIOR):
                 proposed.add(row)
             if trial.state.is_finished():
                 phases[trial.user_attrs.get(PHASE, "other")] += 1
-            if time is None:
+            if value is None:
                 pending.add(row)
             elif row in position:
-                times[position[row]] = min(times[position[row]], time)
+                values[position[row]] = min(values[position[row]], value)
             else:
                 position[row] = len(rows)
                 rows.append(row)
-                times.append(time)
+                values.append(value)
         waiting, by_prior = (np.array(sorted(found), np.int64) for found in (pending - position.keys(), proposed))
-        return Observations(np.array(rows, np.int64), np.array(times, float), waiting, by_prior), phases
+        times = as_times(np.array(values, float), maximised=self._maximised(study))
+        if self.goals is not None and len(self.goals.goals) > 1:
+            none = np.full(len(self.goals.goals), np.inf)
+            costs = [self._costs.get(row, none) if np.isfinite(value) else none for row, value in zip(rows, values, strict=True)]
+            times = self.goals.scores(np.array(costs).reshape(-1, len(none)), self._seed)
+        return Observations(np.array(rows, np.int64), times, waiting, by_prior), phases
+
+    def _maximised(self, study: Study) -> bool:
+        if self.goals is not None:
+            return self.goals.goals[0].maximise
+        return study.direction == StudyDirection.MAXIMIZE
 
     def _result(self, trial: FrozenTrial, study: Study) -> tuple[int | None, float | None]:
-        """Return the row of a trial (None without one) and its time: infinite if it failed, None while it runs."""
+        """Return the row of a trial (None without one) and its value to minimise: infinite if it failed, None while it runs."""
         known = self._known.get(trial.number) if self._study is study else None
         if known is not None:
             return known
         key = self.claim_of(trial)
         row = self._space.index(self.parameters(key)) if key is not None else None
-        time: float | None = None
+        value: float | None = None
         if trial.state == TrialState.COMPLETE and trial.values:
-            time = trial.values[0] if trial.values[0] > 0 else math.inf
+            value = -trial.values[0] if study.direction == StudyDirection.MAXIMIZE else trial.values[0]
+            if self.goals is not None:
+                (costs,) = self.goals.costs([self.goals.values(record(trial))])
+                value = float(costs[0])
+                if row is not None:
+                    self._costs[row] = costs
         elif trial.state in (TrialState.FAIL, TrialState.PRUNED):
-            time = math.inf
+            value = None if LOST in trial.user_attrs else math.inf
             row = None if is_interrupted(trial) else row
         if trial.state.is_finished() and self._study is study:
-            self._known[trial.number] = (row, time)
-        return row, time
+            self._known[trial.number] = (row, value)
+        return row, value
+
+
+def as_times(values: Column, *, maximised: bool = False) -> Column:
+    """Return values to minimise as positive times in the same order, because search strategies model logarithms.
+
+    Positive values stay as they are, and become their reciprocals if they were maximised (a throughput). If there are values of
+    both signs, the logarithm of the result is linear in the values.
+
+    Args:
+        values: Values to minimise; infinite for failed configurations.
+        maximised: The values are negated ones.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite) or (finite > 0).all():
+        return values
+    if maximised and (finite < 0).all():
+        return np.where(np.isfinite(values), -1 / values, np.inf)
+    spread = float(finite.std()) or 1.0
+    logs = np.minimum((values - finite.min()) / spread, _LARGEST_LOG)
+    return np.where(np.isfinite(values), np.exp(logs), np.inf)

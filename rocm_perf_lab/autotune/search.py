@@ -13,8 +13,9 @@ import numpy as np
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.prior import Trust
+from rocm_perf_lab.autotune.remaining import DRAWS, SPACING, Outlook
 from rocm_perf_lab.autotune.seeds import Seeds
-from rocm_perf_lab.autotune.strategy import FROM_PRIOR, LOW_CONFIDENCE, Assessment, Observations, StrategyChoice
+from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Assessment, Observations, StrategyChoice
 from rocm_perf_lab.autotune.surrogate import POINTS, Surrogate, Targets
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _AROUND = 8
 _SETTLED = 0.001
 """Expected improvement, relative to the time, below which further trials only confirm the best."""
 _COMPRESS = (False, True)
+_DRAWN = 300
+"""Number of candidates that are drawn together, those most likely to be faster than the best."""
 
 
 class GaussianSearch:
@@ -47,7 +50,6 @@ class GaussianSearch:
         seeds: Number of configurations measured before the first prediction.
         prior: Earlier results of this space.
         features: Further inputs of the models, one row per configuration.
-        slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.
     """
 
     name = "gaussian_process"
@@ -60,10 +62,8 @@ class GaussianSearch:
         seeds: int = SEEDS,
         prior: Prior | None = None,
         features: Column | None = None,
-        slack: float = 1.0,
     ) -> None:
         self._space = space
-        self._slack = slack
         self._seed = seed
         points = encode(space) if features is None else np.column_stack([encode(space), features])
         self._views = [Surrogate(points, seed=seed, compress=compress) for compress in _COMPRESS]
@@ -160,14 +160,37 @@ class GaussianSearch:
         truth, guess = targets.values[ran], view.model.left_out()[ran]
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
-        pruned = [np.zeros(0, np.int64)]
-        if r2 >= LOW_CONFIDENCE:
-            free = np.flatnonzero(seen.open(len(self._space)))
-            limit = targets.of_time(float(seen.times[seen.feasible].min()) * self._slack)
-            for part in np.array_split(free, max(1, len(free) // 20_000)):
-                predicted = view.model.predict(view.candidates[part])
-                pruned.append(part[predicted.mean - 2 * predicted.deviation > limit])
-        return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
+        residual_std = float(np.std(truth - guess)) * targets.scale
+        return Assessment(self.name, r2, residual_std, outlook=self._outlook(seen, learned, residual_std))
+
+    def _outlook(self, seen: Observations, learned: Observations, residual: float) -> Outlook:
+        """Draw the times of the unmeasured configurations most likely to be faster than the best, from both models.
+
+        Every model is drawn from twice: without and with the unexplained part of the times, as if that were new for every
+        configuration.
+        """
+        free = replace(seen, pending=np.zeros(0, np.int64)).open(len(self._space))
+        random = np.random.default_rng([self._seed, 3, len(seen.rows)])
+        times = np.sort(np.log(seen.times[seen.feasible]))
+        gains = np.full((2 * len(self._views), DRAWS), np.inf)
+        for turn in range(len(self._views) if free.any() else 0):
+            view, targets = self._fit(learned, turn)
+            pool = self._pool(learned, free)
+            predicted = view.model.predict(view.candidates[pool], _PREDICTED)
+            limit = targets.of_time(float(np.exp(times[0])))
+            order = np.argsort((predicted.mean - limit) / predicted.deviation, kind="stable")[:_PREDICTED]
+            mean, deviation = predicted.mean[order], predicted.deviation[order]
+            drawn = mean + deviation * random.standard_normal((DRAWS, len(order)))
+            together = view.candidates[pool[order[:_DRAWN]]].astype(float)
+            drawn[:, :_DRAWN] = view.model.draws(together, DRAWS, random)
+            runs = np.log(random.random(drawn.shape)) < self._may_run(learned, pool[order], mean)
+            unexplained = view.model.noise**0.5 * random.standard_normal(drawn.shape)
+            for row, values in ((turn, drawn[:, :_DRAWN]), (turn + len(self._views), drawn + unexplained)):
+                fastest = np.where(runs[:, : values.shape[1]], values, np.inf).min(axis=1)
+                gains[row] = fastest * targets.scale + targets.centre - times[0]
+        best = int(np.flatnonzero(seen.led & seen.feasible)[-1])
+        spacing = times[np.minimum(SPACING, len(times) - 1)] - times[0]
+        return Outlook(len(seen.rows), int(free.sum()), len(seen.rows) - 1 - best, residual, spacing, gains)
 
     def _fit(self, seen: Observations, turn: int) -> tuple[Surrogate, Targets]:
         """Fit and return the model whose turn it is, with the prior as input if it is confirmed.
@@ -204,7 +227,7 @@ class GaussianSearch:
         return rows[free[rows]]
 
 
-def log_expected_improvement(mean: Column, deviation: Column, best: float) -> Column:
+def log_expected_improvement(mean: Column, deviation: Column, best: float | Column) -> Column:
     """Return the logarithm of the expected improvement over `best`, which is finite even if no improvement is expected."""
     from scipy.special import ndtr
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.autotune.ask_tell import ask
+from rocm_perf_lab.autotune.ask_tell import MOST_PREEMPTED, ask
 from rocm_perf_lab.autotune.heartbeats import INTERVAL_S, Heartbeats
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, SpaceExhausted, Unmeasured
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted, SearchBroken, SpaceExhausted, Unmeasured
 from rocm_perf_lab.autotune.storage import StorageError, storage_errors
-from rocm_perf_lab.autotune.trials import PHASE, measured, record, release, tell
+from rocm_perf_lab.autotune.trials import PHASE, measured, preempted, record, release, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
-Result = Measurement | Infeasible | Unmeasured
+Result = Measurement | Infeasible | Unmeasured | Preempted
 _UNMEASURED_IN_A_ROW = 3
 """Number of consecutive unmeasured trials that ends the sweep."""
 
@@ -86,7 +86,7 @@ def sweep(
     running: dict[Future[Result], _Running] = {}
     free = list(range(slots.count))[::-1]
     ended = False
-    unmeasured = 0
+    unmeasured = killed = 0
     try:
         with storage_errors(f"study {study.study_name}"), Heartbeats(study) as heartbeats:
             while True:
@@ -105,11 +105,15 @@ def sweep(
                 for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
                     heartbeats.end(one.trial)
-                    free.append(one.task.slot)
                     result = _result_of(future)
+                    # The configuration of a killed process is next: on another slot, if there is one.
+                    free.insert(0 if isinstance(result, Preempted) else len(free), one.task.slot)
+                    killed = killed + 1 if isinstance(result, Preempted) else 0
                     ended |= finished(one.task, _tell(study, one, result))
                     unmeasured = unmeasured + 1 if isinstance(result, Unmeasured) else 0
-                    if isinstance(result, Unmeasured) and unmeasured >= _UNMEASURED_IN_A_ROW:
+                    if isinstance(result, Unmeasured | Preempted) and (
+                        unmeasured >= _UNMEASURED_IN_A_ROW or killed >= MOST_PREEMPTED
+                    ):
                         where = f"study {study.study_name}"
                         raise SearchBroken(result.reason, where=where, hint="fix this, then start the same sweep again")
     finally:
@@ -150,6 +154,8 @@ def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
         ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
     if isinstance(result, Unmeasured):
         return record(release(study, ended.trial, result.reason))
+    if isinstance(result, Preempted):
+        return record(preempted(study, ended.trial, result.reason))
     return record(tell(study, ended.trial, result))
 
 

@@ -72,9 +72,22 @@ class Space:
         """Names of the parameters, in the order of the description."""
         return tuple(self.values)
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names with values in a configuration, without derived ones."""
+        return (*self.values, *self.fixed)
+
     def configuration(self, index: int) -> Configuration:
         """Return the parameters of one valid configuration as Python values."""
         return {name: values[code] for (name, values), code in zip(self.values.items(), self.codes[index].tolist(), strict=True)}
+
+    def code_of(self, index: int) -> tuple[int, ...]:
+        """Return the value indices of one valid configuration."""
+        return tuple(self.codes[index].tolist())
+
+    def example(self) -> Configuration:
+        """Return the parameters of any valid configuration."""
+        return Space.configuration(self, 0)
 
     def complete(self, parameters: Mapping[str, Any]) -> Configuration:
         """Return a configuration with its fixed and derived values."""
@@ -163,6 +176,13 @@ class Space:
     @cached_property
     def _sorted_keys(self) -> Column:
         return self._keys[self._order]
+
+
+def all_combinations(values: Mapping[str, Sequence[bool | int | float | str]]) -> Space:
+    """Return the space of all combinations of the values of each parameter."""
+    sizes = [len(each) for each in values.values()]
+    codes = np.indices(sizes).reshape(len(sizes), -1).T
+    return Space({name: tuple(each) for name, each in values.items()}, np.ascontiguousarray(codes), combinations=math.prod(sizes))
 
 
 def as_column(values: Sequence[Any]) -> Column:

@@ -17,12 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.autotune.space_description import SpaceDescription
+
 
 def load_space(path: Path) -> Space:
     """Read a space from a file.
 
     Raises:
         SpaceError: The file is unreadable, has another format, or its space is contradictory.
+    """
+    found = read_space(path)
+    return found if isinstance(found, Space) else build_space(found, where=str(path))
+
+
+def read_space(path: Path) -> SpaceDescription | Space:
+    """Read the description of a space, or the space itself of a list of configurations.
+
+    Raises:
+        SpaceError: The file is unreadable or has another format.
     """
     import yaml
 
@@ -48,7 +60,7 @@ def load_space(path: Path) -> Space:
             raise SpaceError(
                 f"not a valid T1 file of Kernel Tuner: {error}", where=str(path), hint="see T1 in docs/AUTOTUNING.md"
             ) from error
-    return build_space(describe(content, where=str(path)), where=str(path))
+    return describe(content, where=str(path))
 
 
 def _unreadable(path: Path) -> SpaceError:

@@ -6,6 +6,7 @@ A study records the space that it was started with.
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,15 @@ def open_storage(url: str | None, *, directory: Path) -> BaseStorage:
         if is_file:
             Path(rest.removeprefix("/").partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
         return _database_at(f"{_DRIVERS.get(scheme, scheme)}://{rest}", is_file=is_file)
+
+
+def dashboard_command(url: str | None, *, directory: Path) -> str:
+    """Return the command that shows the study in a browser; arguments as of :func:`open_storage`, passwords are masked."""
+    where = url or f"sqlite:///{(directory / 'study.db').absolute()}"
+    if where.startswith(_JOURNAL):
+        return f"optuna-dashboard {shlex.quote(where.removeprefix(_JOURNAL))}"
+    scheme, _, rest = where.partition("://")
+    return f"optuna-dashboard {shlex.quote(_without_password(f'{_DRIVERS.get(scheme, scheme)}://{rest}'))}"
 
 
 def _database_at(url: str, *, is_file: bool) -> RDBStorage:

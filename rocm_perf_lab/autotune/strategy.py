@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.remaining import Outlook
 
 LOW_CONFIDENCE = 0.75
 """R² below which predictions exclude no configuration."""
@@ -73,13 +74,15 @@ class Assessment:
         name: Name of the model.
         r2: Cross-validated R² of the model; None for fewer than three measurements.
         residual_std: Standard deviation of the residuals, in the unit of the model (default model: logarithm of time).
-        pruned_rows: Rows that are not measured and not worth measuring; empty under low confidence.
+        pruned_rows: Rows that the strategy will not measure; empty under low confidence.
+        outlook: What is left to find, for models that describe it.
     """
 
     name: str
     r2: float | None
     residual_std: float | None
     pruned_rows: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+    outlook: Outlook | None = None
 
     @property
     def pruned(self) -> int:

@@ -27,16 +27,21 @@ class Surrogate:
         seed: Seed of the sample of measurements, if there are too many.
         compress: Compress times above the median, and ignore failed configurations instead of counting them as slow, so that
             configurations next to a limit of the GPU are not underrated (:mod:`.feasibility` models the limits).
+        most_tuned: Largest number of measurements for tuning hyperparameters.
     """
 
-    def __init__(self, inputs: Column, *, seed: int, compress: bool) -> None:
+    def __init__(self, inputs: Column, *, seed: int, compress: bool, most_tuned: int = TUNED) -> None:
         self.model = GaussianProcess(inputs.shape[1])
         self.candidates = inputs.astype(np.float32)
         self.learns_failures = not compress
         self.evidence = 0.0
         self.tuned = 0
         self.used = np.zeros(0, np.int64)
-        self._inputs, self._seed, self._compress = inputs, seed, compress
+        self._inputs, self._seed, self._compress, self._most_tuned = inputs, seed, compress, most_tuned
+
+    def replace_inputs(self, inputs: Column) -> None:
+        """Replace the configurations and keep the hyperparameters."""
+        self.candidates, self._inputs = inputs.astype(np.float32), inputs
 
     def fit(self, seen: Observations) -> Targets:
         """Fit to the measurements. Pending configurations count with their predicted value.
@@ -50,7 +55,7 @@ class Surrogate:
         targets = Targets.of(times, compress=self._compress)
         points = self._inputs[seen.rows[self.used]]
         if count >= self.tuned + patience(count) or count < self.tuned:
-            subset = informative(times, self._seed, TUNED)
+            subset = informative(times, self._seed, self._most_tuned)
             self.evidence = self.model.tune(points[subset], targets.values[subset])
             self.tuned = count
         self.model.fit(points, targets.values)

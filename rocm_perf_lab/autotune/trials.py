@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted"
 HEARTBEAT = "heartbeat"
 REASON, STAGE, PHASE, DECISION, DETAILS = "reason", "stage", "phase", "decision", "details"
+KILLED, LOST = "killed", "lost"
+"""A trial was ended from outside for the first time, or again."""
 CLAIM = "claim"
 """Index of the claimed value of each parameter; see :mod:`.claims`."""
 _INTERNAL = (CLAIM, HEARTBEAT, "configuration")
@@ -108,6 +110,25 @@ def release(study: optuna.Study, trial: Trial, reason: str | None = None) -> Fro
         trial.set_user_attr(INTERRUPTED, True)
         return study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
     return trial_by_number(study, trial.number)
+
+
+def preempted(study: optuna.Study, trial: Trial, reason: str) -> FrozenTrial:
+    """End a trial whose process was ended from outside; return the finished trial.
+
+    The first time, its configuration is enqueued, so that it is the next one to be measured. The second time it is not measured
+    again; the model does not learn from it.
+    """
+    from optuna.trial import TrialState
+
+    parameters = trial_by_number(study, trial.number).params
+    others = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+    if any(other.params == parameters and KILLED in other.user_attrs for other in others):
+        trial.set_user_attr(LOST, True)
+        return tell(study, trial, Infeasible(f"ended from outside twice: {reason}"))
+    trial.set_user_attr(KILLED, reason)
+    finished = release(study, trial, reason)
+    study.enqueue_trial(parameters)
+    return finished
 
 
 def release_running(study: optuna.Study) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.objective import Infeasible, Repeatable
+from rocm_perf_lab.autotune.remaining import MARGINS
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.trials import measured, record, records, release_running
 from rocm_perf_lab.core.errors import LabError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from rocm_perf_lab.autotune.goals import FrontMember
     from rocm_perf_lab.autotune.objective import Objective
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
@@ -52,13 +54,16 @@ class TuningResult:
         space_size: Number of configurations of the space.
         trials: Trials that measured a configuration or failed on it.
         best: The fastest trial; None if all failed.
-        pruned_rows: Rows that the model rules out without measuring them.
+        pruned_rows: Rows that the classic model excluded without measuring them.
+        remaining: Margin -> probability that a configuration faster by that share of the best time is left; empty without a model
+            that describes it.
         model: Name, cross-validated R² and standard deviation of the residuals; None for other samplers.
         warning: `low_model_confidence`, or None.
         stop_reason: Why the search ended.
         importances: Parameter -> share of the variation of times; empty for too few trials.
         race: Result of the race between configurations with nearly equal times, or None.
         band: Error band of the ratio of two emulated times; None for measured ones.
+        front: Trials that no other beats in all objectives, if others than the time are given; the best one first.
         tied: Other trials whose emulated time is inside the error band around the best, fastest first.
     """
 
@@ -73,10 +78,12 @@ class TuningResult:
     race: dict[str, Any] | None = None
     band: RatioBand | None = None
     tied: tuple[TrialRecord, ...] = ()
+    remaining: dict[float, float] = field(default_factory=dict)
+    front: tuple[FrontMember, ...] = ()
 
     @property
     def pruned(self) -> int:
-        """Number of configurations that the model rules out."""
+        """Number of configurations that the classic model excluded."""
         return len(self.pruned_rows)
 
     @property
@@ -104,6 +111,7 @@ class Tuner:
         exclusive: Whether no other process uses the study, so that running trials belong to a process that has ended.
         stop_reason: Why the search ended; set by :meth:`run`.
         band: Returns the error band of the ratio of two emulated times, or None if times are measured.
+        stop_when: Probability of something better at which the search ends, or None.
     """
 
     study: optuna.Study
@@ -115,6 +123,7 @@ class Tuner:
     exclusive: bool = True
     stop_reason: str = EXHAUSTED
     band: Callable[[], RatioBand | None] = lambda: None
+    stop_when: Improbable | None = None
 
     def run(self) -> None:
         """Search until the budget is used up, or no configuration worth measuring is left.
@@ -127,16 +136,22 @@ class Tuner:
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
         end = StoppingCondition(self.budget is None, known)
+        improbable = ""
 
         def told(trial: FrozenTrial) -> bool:
+            nonlocal improbable
             latest = record(trial)
             self.told(latest)
-            return end.reached(latest) or self._used_up()
+            if self.stop_when is not None and self.stop_when.reached(self.study):
+                improbable = str(self.stop_when)
+            return end.reached(latest) or self._used_up() or bool(improbable)
 
         self.stop_reason = INTERRUPT
         search(self.study, self.space, self.objective, left, told=told)
         self.stop_reason = EXHAUSTED
-        if end.settled:
+        if improbable:
+            self.stop_reason = improbable
+        elif end.settled:
             self.stop_reason = SETTLED
         elif self._used_up():
             self.stop_reason = USED_UP
@@ -166,6 +181,29 @@ class Tuner:
         return outcome(self.study, self.space, self.stop_reason, self.band())
 
 
+@dataclass(frozen=True)
+class Improbable:
+    """Condition that ends a search: a configuration faster by a margin is improbable.
+
+    Args:
+        better_than: The margin, as a share of the best time.
+        probability: Largest probability that such a configuration is left.
+    """
+
+    better_than: float
+    probability: float
+
+    def reached(self, study: optuna.Study) -> bool:
+        """Return whether the model of the study's sampler says so; False for samplers without such a model."""
+        if not isinstance(study.sampler, RegressionSampler):
+            return False
+        outlook = study.sampler.assess(study).outlook
+        return outlook is not None and outlook.probability(self.better_than) <= self.probability
+
+    def __str__(self) -> str:
+        return f"with {1 - self.probability:.0%} probability nothing is more than {self.better_than:.0%} faster"
+
+
 CHOICE = "the smallest emulated time; of equal times, the first trial"
 """Criterion that selects the best of indistinguishable configurations."""
 
@@ -187,15 +225,25 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         winner = decided["standings"][0]
         raced = next(trial for trial in ran if trial.number == winner["trial"])
         best = replace(raced, runtime_ms=winner["median_ms"])
+    goals = study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
+    front = goals.front(trials) if goals is not None else ()
+    if goals is not None:
+        best, band = (front[0].trial if front else None), None
     rows: tuple[int, ...] = ()
+    remaining: dict[float, float] = {}
     model, warning = None, None
     if isinstance(study.sampler, RegressionSampler):
-        report = study.sampler.report(study)
-        rows = tuple(study.sampler.pruned_rows(study).tolist())
-        model, warning = report.model, report.warning
+        assessed = study.sampler.assess(study)
+        rows = tuple(assessed.pruned_rows.tolist())
+        model = {"name": assessed.name, "r2": assessed.r2, "residual_std": assessed.residual_std}
+        warning = assessed.warning
+        if assessed.outlook is not None and goals is None:
+            remaining = {margin: assessed.outlook.probability(margin) for margin in MARGINS}
     tied = tied_trials(ran, best, band) if band is not None and best is not None else ()
     shares = importances(study, len(ran))
-    return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied)
+    return TuningResult(
+        len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied, remaining, front
+    )
 
 
 def tied_trials(ran: Sequence[TrialRecord], best: TrialRecord, band: RatioBand) -> tuple[TrialRecord, ...]:

@@ -11,7 +11,7 @@ import click
 from rocm_perf_lab.cli.completion import complete_overrides, complete_spaces
 from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG
-from rocm_perf_lab.cli.overrides import quoted
+from rocm_perf_lab.config.overrides import application_setting, quoted
 from rocm_perf_lab.core.errors import LabError
 
 _COMMANDS_OUTPUT = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}-autotune-command"
@@ -32,7 +32,8 @@ _COMMANDS_OUTPUT = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}-autotune-command"
 @click.option("--timing", type=click.Choice(["auto", "rocprof", "printed", "wall"]), help="Time source for a command.")
 @click.option("--time-regex", metavar="REGEX", help="Pattern of a time that the command prints; one group is the number.")
 @click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of the printed number (default: ms).")
-@click.option("--kernel", metavar="REGEX", help="Kernel to time under rocprofv3 (default: the one that takes most time alone).")
+@click.option("--kernel", metavar="REGEX", help="Kernel of the command to time (default: the one that takes most time alone).")
+@click.option("--root", type=click.Path(), metavar="DIR", help="Directory tree with ROCm for the emulated GPU (make rocm-root).")
 @click.option("--runs", type=click.IntRange(min=1), help="Measurements per round.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one run of a command.")
 @click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue a run; nothing is measured twice.")
@@ -75,6 +76,7 @@ class AutotuneArguments:
     time_regex: str | None = None
     time_unit: str | None = None
     kernel: str | None = None
+    root: str | None = None
     runs: int | None = None
     timeout: float | None = None
     resume: Path | None = None
@@ -104,6 +106,7 @@ class AutotuneArguments:
             "--time-unit": self.time_unit,
             "--kernel": self.kernel,
             "--timeout": self.timeout,
+            "--root": self.root,
         }
         return [name for name, value in options.items() if value is not None]
 
@@ -141,12 +144,14 @@ class AutotuneArguments:
             "job.time_regex": quoted(self.time_regex) if self.time_regex is not None else None,
             "job.time_unit": self.time_unit,
             "job.kernel": quoted(self.kernel) if self.kernel is not None else None,
+            "job.root": quoted(str(Path(self.root).absolute())) if self.root is not None else None,
             "job.runs" if is_command else "passes.runs": self.runs,
             "job.timeout_s": self.timeout,
             "hydra.run.dir": quoted(self.output) if self.output else _COMMANDS_OUTPUT if is_command else None,
             "display": "json" if self.as_json else None,
         }
-        return ["job=autotune", *(f"{key}={value}" for key, value in settings.items() if value is not None), *self.args]
+        words = [application_setting(word) for word in self.args] if is_command else self.args
+        return ["job=autotune", *(f"{key}={value}" for key, value in settings.items() if value is not None), *words]
 
     def _space_override(self) -> str | None:
         if not self.space:

@@ -1,6 +1,7 @@
 """Selection of the fastest of several configurations with noisy times, by racing.
 
-Candidates whose medians are close are measured further, one round each in turn (so that a drifting clock affects all alike).
+Candidates whose medians are close are measured further, one round each in turn and in random order, so that a drifting clock
+affects all alike.
 Medians are compared by bootstrap: a candidate that is slower than the leader with 95 % confidence is eliminated; one whose
 difference is within 1 % counts as equal. The race ends when no candidate is undecided, or after the last round.
 """
@@ -77,8 +78,9 @@ def race(
     contenders = _Contenders(times_ms)
     if len(contenders.open) < 2 or max_rounds == 0:
         return None
+    random = np.random.default_rng(0)
     for _ in range(max_rounds):
-        for trial in sorted(contenders.open):
+        for trial in random.permutation(sorted(contenders.open)).tolist():
             contenders.add(trial, sample(trial))
         contenders.eliminate()
         if len(contenders.open) < 2:

@@ -273,11 +273,6 @@ def test_constraints_are_applied_before_the_product_is_complete() -> None:
     assert a.index(dict.fromkeys(a.names, 7)) == 7
 
 
-def test_a_space_too_large_to_enumerate_is_refused() -> None:
-    with pytest.raises(SpaceError, match="more than 40,000,000 configurations"):
-        space(parameters={f"p{i}": list(range(100)) for i in range(6)})
-
-
 def test_the_shipped_space_of_matrix_multiplication_is_valid() -> None:
     a = load_space(resource_dir("conf") / "space" / "gemm.yaml")
 

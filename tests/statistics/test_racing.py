@@ -103,3 +103,17 @@ def test_equal_inputs_return_equal_results() -> None:
     )
 
     assert first == second
+
+
+def test_rounds_have_different_orders() -> None:
+    asked: list[int] = []
+
+    def sample(trial: int) -> list[float]:
+        asked.append(trial)
+        return [1.0, 1.5, 0.5]  # never decided
+
+    race({trial: [1.0, 1.5, 0.5] for trial in range(6)}, sample, max_rounds=4)
+
+    rounds = [tuple(asked[start : start + 6]) for start in range(0, 24, 6)]
+    assert all(sorted(order) == list(range(6)) for order in rounds)
+    assert len(set(rounds)) > 1

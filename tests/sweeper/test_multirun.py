@@ -73,7 +73,7 @@ def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
     assert sorted(int(run.data.tags["trial"]) for run in children) == list(range(6))
     assert Counter(run.info.status for run in children) == {"FINISHED": 5, "FAILED": 1}
     assert parents[0].data.params["sampler"] == "RegressionSampler"
-    assert parents[0].data.metrics["emulated_best_runtime_ms"] == 1.0
+    assert parents[0].data.metrics["runtime_us"] == 1000.0
     assert {"autotune.json", "optimization_results.yaml"} <= {a.path for a in client.list_artifacts(parents[0].info.run_id)}
 
 
@@ -135,7 +135,7 @@ def test_joblib_runs_a_worker_per_slot_and_replaces_a_killed_one(place: SweepPla
     assert done.returncode == 0, done.stderr
     result, told = place.result(), place.told()
     assert result["best_config"]["parameters"] == {"block": 256}
-    assert Counter(job["block"] for job in told) == Counter(BLOCKS)
+    assert Counter(job["block"] for job in told) == Counter([*BLOCKS, 512]), "once more in another worker"
     killed = next(failure for failure in result["failures"] if failure["parameters"]["block"] == 512)
     assert "killed by SIGKILL" in killed["reason"]
     assert len(result["failures"]) == 1
@@ -146,6 +146,20 @@ def test_joblib_runs_a_worker_per_slot_and_replaces_a_killed_one(place: SweepPla
     assert {gpu for seen in gpus.values() for gpu in seen} == {"5", "7"}
     assert all(len(seen) == 1 for seen in gpus.values()), "a worker keeps its GPU"
     assert {job["threads"] for job in told} == {max(1, (os.cpu_count() or 1) // 2)}
+
+
+@pytest.mark.slow
+@needs("joblib")
+def test_a_search_spreads_its_trials_over_the_workers_of_a_launcher(place: SweepPlace) -> None:
+    words = ["job=autotune", "kernel=vector_add", "kernel.params.n=64", "space=vector_add", "autotune.budget=3"]
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "device=emulator", "tracking=none", "hydra.sweep.dir=spread"]
+
+    code = run_lab([*words, *launcher, "--multirun"])
+
+    assert code == 0
+    result = place.result("spread")
+    assert result["evaluated_configs"] == 3
+    assert len({trial["details"]["folder"] for trial in result["trials"]}) == 3, "each trial is a job of its own"
 
 
 @pytest.mark.slow

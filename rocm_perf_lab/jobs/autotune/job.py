@@ -6,14 +6,17 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.autotune.storage import open_storage, open_study
-from rocm_perf_lab.autotune.tuner import Tuner
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
+from rocm_perf_lab.autotune.tuner import Improbable, NoFeasibleTrial, Tuner
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
-from rocm_perf_lab.jobs.autotune.records import TrialLog, decisive_band, write_result
+from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
 from rocm_perf_lab.jobs.autotune.subject import CommandSettings, TuningSubject, command_subject, kernel_subject
+from rocm_perf_lab.jobs.autotune.workload import WorkloadSearch
 from rocm_perf_lab.jobs.show import runtime_text, show_locations
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.run import RunTracker
 
 STUDY_FILE = "study.db"
-TRACKING_RUN = "tracking_run"
-"""User attribute of a study: the tracking run that a resumed search continues."""
+_MARGIN = 0.02
 
 
 class AutotuneJob:
@@ -35,7 +37,7 @@ class AutotuneJob:
 
     Args:
         command: A command line with placeholders (`./kernel --bm {BLOCK_M}`); None: the configured kernel.
-        timing, time_regex, time_unit, kernel, runs, timeout_s: Settings of a command; see :class:`CommandSettings`.
+        timing, time_regex, time_unit, kernel, runs, timeout_s, device, root: Settings of a command; see :class:`CommandSettings`.
     """
 
     def __init__(
@@ -48,9 +50,13 @@ class AutotuneJob:
         kernel: str | None = None,
         runs: int | None = None,
         timeout_s: float = 600.0,
+        device: str = "auto",
+        root: str | None = None,
     ) -> None:
         self._command = (
-            CommandSettings(command, timing, time_regex, time_unit, kernel, runs, timeout_s) if command is not None else None
+            CommandSettings(command, timing, time_regex, time_unit, kernel, runs, timeout_s, device, root)
+            if command is not None
+            else None
         )
 
     def run(self, lab: Lab) -> float:
@@ -59,7 +65,10 @@ class AutotuneJob:
         Raises:
             LabError: The space is contradictory, the kernel or template does not match it, or every configuration fails.
         """
-        settings, whole = lab.config.autotune, configured_space(lab.config)
+        settings = lab.config.autotune
+        if settings.shapes is not None:
+            return WorkloadSearch(lab, self._command, _tracker).run()
+        whole = configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
         prior = configured_prior(lab.config, subject.space)
         storage = open_storage(settings.storage, directory=lab.output_dir)
@@ -69,6 +78,7 @@ class AutotuneJob:
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         if prior is not None:
             lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations from {prior.source}", soft_wrap=True)
+        lab.console.print(f"[bold]watch[/]   {dashboard_command(settings.storage, directory=lab.output_dir)}", soft_wrap=True)
         with _tracker(lab) as tracker:
             if tracker.run_id is not None:
                 study.set_user_attr(TRACKING_RUN, tracker.run_id)
@@ -98,28 +108,41 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
         lab.console.print(f"[bold]note[/]    the budget of {budget} exceeds the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
         errors = partial(_errors, lab, subject)
-        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update, errors)
+        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update, errors, partial(_remaining, study))
         tuner = Tuner(
             study,
             space,
             subject.objective,
             budget,
             log.told,
-            max_races=settings.max_races,
+            max_races=settings.max_races if configured_goals(lab.config) is None else 0,
             exclusive=settings.storage is None,
             band=lambda: decisive_band(errors()),
+            stop_when=Improbable(**settings.stop_when.model_dump()) if settings.stop_when is not None else None,
         )
         try:
             tuner.run()
         finally:
             tuned = tuner.result()
             path = write_result(lab, tracker, tuned, space, subject.origin())
-    assert tuned.best is not None and tuned.best.runtime_ms is not None
+    if tuned.best is None or tuned.best.runtime_ms is None:
+        raise NoFeasibleTrial(
+            f"all {len(tuned.trials)} configurations exceed the limits", where="autotune.limits", hint=f"see {path}"
+        )
     word = subject.objective.time_kind
     show_result(lab.console, tuned, word, subject.name, errors())
     show_locations(lab, tracker)
     lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms
+
+
+def _remaining(study: optuna.Study) -> float | None:
+    """Return the probability that something 2 % faster is left; None without a model of it."""
+    sampler = study.sampler
+    if not isinstance(sampler, RegressionSampler) or sampler.goals is not None:
+        return None
+    outlook = sampler.assess(study).outlook
+    return outlook.probability(_MARGIN) if outlook is not None else None
 
 
 def _errors(lab: Lab, subject: TuningSubject) -> TimingErrors | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,18 @@ import numpy as np
 
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
+from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.tuner import CHOICE
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.show import time_text
-from rocm_perf_lab.report.autotune_page import write_autotune_report
+from rocm_perf_lab.report.page import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import TuningResult
@@ -29,44 +33,89 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
+TRACKING_RUN = "tracking_run"
+"""User attribute of a study: the tracking run that a resumed search continues."""
 _NS_PER_MS = 1e6
+_US_PER_MS = 1e3
+_FIRST_LOOK, _LOOK_EVERY = 10, 5
+"""Trials from which, and after which again, the probability that something better is left is computed: that is slow."""
 
 
 @dataclass
 class TrialLog:
-    """Log of finished trials: a child run in the store, and a line on the console."""
+    """Log of finished trials: a child run in the store, and a line on the console.
+
+    Args:
+        tracker: The run.
+        budget: Number of trials, or None.
+        word: Returns `measured` or `emulated`.
+        say: Shows the line.
+        errors: Returns the error bands of emulated times, or None.
+        remaining: Returns the probability that something 2 % faster is left, or None.
+    """
 
     tracker: RunTracker
     budget: int | None
     word: Callable[[], str]
     say: Callable[[str], None]
     errors: Callable[[], TimingErrors | None] = lambda: None
+    remaining: Callable[[], float | None] = lambda: None
     trials: int = 0
     best_ms: float | None = None
+    _first_ms: float | None = None
+    _left: float | None = None
+    _started: float = field(default_factory=time.monotonic)
 
     def told(self, trial: TrialRecord) -> None:
         """Log one trial."""
         self.trials += 1
         if trial.runtime_ms is not None and (self.best_ms is None or trial.runtime_ms < self.best_ms):
             self.best_ms = trial.runtime_ms
+            self._first_ms = self._first_ms or trial.runtime_ms
         best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word(), self.errors())}" if self.best_ms is not None else ""
         of = f" of {self.budget}" if self.budget is not None else ""
-        self.say(f"trial {self.trials}{of} ({trial.phase}){best}")
+        self.say(f"trial {self.trials}{of} ({trial.phase}){best}{self._outlook()}")
         self._track(trial)
 
+    def _outlook(self) -> str:
+        """Return the gain over the first time, the probability of something better, and the time until the budget is used up."""
+        if self.best_ms is None or self._first_ms is None:
+            return ""
+        if self.trials >= _FIRST_LOOK and self.trials % _LOOK_EVERY == 0:
+            self._left = self.remaining()
+        gain = f", {self._first_ms / self.best_ms:.2f}x the first" if self._first_ms > self.best_ms else ""
+        chance = f", {self._left:.0%} that 2% are left" if self._left is not None else ""
+        if self.budget is None or self.budget <= self.trials:
+            return gain + chance
+        seconds = (time.monotonic() - self._started) / self.trials * (self.budget - self.trials)
+        return f"{gain}{chance}, {_duration(seconds)} left"
+
     def _track(self, trial: TrialRecord) -> None:
-        child = self.tracker.child(f"trial {trial.number}", {"phase": trial.phase, "trial": str(trial.number)})
-        child.log_params(trial.parameters)
-        metrics = {name: float(value) for name, value in trial.details.items() if _is_number(value)}
-        if trial.runtime_ms is not None:
-            metrics[f"{self.word()}_runtime_ms"] = trial.runtime_ms
-            metrics |= expected_metrics(trial.runtime_ms, self.errors())
-        if trial.predicted_ms is not None:
-            metrics["predicted_ms"] = trial.predicted_ms
-        child.log_metrics(metrics)
-        if trial.reason is not None:
-            child.set_tags({"failed": trial.stage or "", "reason": trial.reason})
-        child.close("FINISHED" if trial.runtime_ms is not None else "FAILED")
+        track_trial(self.tracker, trial, self.word(), self.errors())
+        if self.best_ms is not None:
+            self.tracker.log_metrics({"runtime_us": self.best_ms * _US_PER_MS, "evaluations": float(self.trials)}, self.trials)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def track_trial(tracker: RunTracker, trial: TrialRecord, word: str, errors: TimingErrors | None) -> None:
+    """Log a trial as a child run."""
+    child = tracker.child(f"trial {trial.number}", {"phase": trial.phase, "trial": str(trial.number), "time_kind": word})
+    child.log_params(trial.parameters)
+    metrics = {name: float(value) for name, value in trial.details.items() if _is_number(value)}
+    if trial.runtime_ms is not None:
+        metrics["runtime_us"] = trial.runtime_ms * _US_PER_MS
+        metrics |= expected_metrics(trial.runtime_ms, errors)
+    if trial.predicted_ms is not None:
+        metrics["predicted_us"] = trial.predicted_ms * _US_PER_MS
+    child.log_metrics(metrics)
+    if trial.reason is not None:
+        child.set_tags({"failed": trial.stage or "", "reason": trial.reason})
+    child.close("FINISHED" if trial.runtime_ms is not None else "FAILED")
 
 
 def decisive_band(errors: TimingErrors | None) -> RatioBand | None:
@@ -75,11 +124,11 @@ def decisive_band(errors: TimingErrors | None) -> RatioBand | None:
 
 
 def expected_metrics(runtime_ms: float, errors: TimingErrors | None) -> dict[str, float]:
-    """Return the bounds of an emulated time in ms; empty for a measured one."""
+    """Return the bounds of an emulated time in us; empty for a measured one."""
     if errors is None:
         return {}
-    low, high = errors.around(runtime_ms)
-    return {"emulated_runtime_low_ms": low, "emulated_runtime_high_ms": high}
+    low, high = errors.around(runtime_ms * _US_PER_MS)
+    return {"runtime_low_us": low, "runtime_high_us": high}
 
 
 def _is_number(value: Any) -> bool:
@@ -127,7 +176,7 @@ def write_result(lab: Lab, tracker: RunTracker, tuned: TuningResult, space: Spac
     path = lab.output_dir / NAME
     text = result_document(lab.config, tuned, space, origin).model_dump_json(indent=2)
     write_text(path, text + "\n")
-    page = write_autotune_report(lab.output_dir, json.loads(text))  # numbers that JSON does not have (infinity) are null in both
+    page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Search for {origin.name}")
     for file in (path, page, lab.output_dir / "config.json"):
         tracker.log_artifact(file)
     _log_outcome(lab, tracker, tuned, origin)
@@ -142,17 +191,18 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: TuningResult, origin: Ori
         "infeasible_configs": float(len(tuned.failures)),
         "pruned_configs": float(tuned.pruned),
     }
+    metrics |= {f"remaining.{margin:.0%}".replace("%", "_percent"): share for margin, share in tuned.remaining.items()}
     metrics |= {f"phase.{name}": float(count) for name, count in tuned.phases.items()}
     metrics |= {f"importance.{name}": share for name, share in tuned.importances.items()}
     if tuned.model is not None:
         metrics |= {f"model.{name}": tuned.model[name] for name in ("r2", "residual_std") if tuned.model[name] is not None}
     if tuned.best is not None and tuned.best.runtime_ms is not None:
-        metrics[f"{word}_best_runtime_ms"] = tuned.best.runtime_ms
+        metrics["runtime_us"] = tuned.best.runtime_ms * _US_PER_MS
         metrics |= expected_metrics(tuned.best.runtime_ms, errors)
     if errors is not None:
-        metrics |= {"emulated_ratio_band": errors.decisive.factor, "indistinguishable_configs": float(len(tuned.tied))}
+        metrics |= {"ratio_band": errors.decisive.factor, "indistinguishable_configs": float(len(tuned.tied))}
     best = tuned.best.parameters if tuned.best is not None else {}
-    tracker.log_metrics(metrics)
+    tracker.log_metrics(metrics, step=len(tuned.trials))
     tracker.set_tags(  # tags, since parameters of a resumed run cannot change
         {
             **{f"best.{name}": str(value) for name, value in best.items()},
@@ -175,7 +225,7 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         space: The search space, without discarded configurations.
         origin: Provenance of the times.
     """
-    best, errors = tuned.best, origin.errors(config)
+    best, errors, goals = tuned.best, origin.errors(config), configured_goals(config)
     content = {
         "kernel": {"name": origin.name},
         "gpu": {"name": config.target.product_name, "architecture": config.target.architecture},
@@ -191,22 +241,34 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
             {"trial": trial.number, "parameters": trial.parameters, "runtime_ms": trial.runtime_ms} for trial in tuned.tied
         ],
         "choice": CHOICE if tuned.tied else None,
-        "error_bands": errors.model_dump(mode="json", include={"status", "source", "time", "ratio"}) if errors else None,
+        "error_bands": bands_row(errors),
+        "remaining": [{"better_than": margin, "probability": share} for margin, share in tuned.remaining.items()],
+        "objectives": [str(goal) for goal in goals.goals] if goals is not None else [],
+        "front": _front(tuned, goals) if goals is not None else [],
         "model": tuned.model,
         "phases": tuned.phases,
         "warning": tuned.warning,
         "stop_reason": tuned.stop_reason,
         "race": tuned.race,
         "parameter_importances": tuned.importances,
-        "failures": [
-            {"trial": t.number, "parameters": t.parameters, "stage": t.stage, "reason": t.reason} for t in tuned.failures
-        ],
+        "failures": [failure_row(trial) for trial in tuned.failures],
         "discarded": origin.discarded.as_json(),
         "pruned_region": pruned_region(tuned, space),
-        "trials": [_trial(trial) for trial in tuned.trials],
+        "trials": [trial_row(trial) for trial in tuned.trials],
         "provenance": dict(origin.provenance),
     }
     return AutotuneDocument.model_validate(content)
+
+
+def _front(tuned: TuningResult, goals: Goals) -> list[dict[str, Any]]:
+    return [
+        {
+            "trial": member.trial.number,
+            "parameters": member.trial.parameters,
+            "values": {goal.metric: value for goal, value in zip(goals.goals, member.values, strict=True)},
+        }
+        for member in tuned.front
+    ]
 
 
 def _best(best: TrialRecord, errors: TimingErrors | None) -> dict[str, Any]:
@@ -215,7 +277,12 @@ def _best(best: TrialRecord, errors: TimingErrors | None) -> dict[str, Any]:
 
 
 def pruned_region(tuned: TuningResult, space: Space) -> list[dict[str, Any]]:
-    """For each value of each parameter: configurations, how many are evaluated and pruned, and the best time."""
+    """For each value of each parameter: configurations, how many are evaluated and pruned, and the best time.
+
+    Empty for a space that is not enumerated.
+    """
+    if isinstance(space, LazySpace):
+        return []
     pruned = np.zeros(len(space), bool)
     pruned[list(tuned.pruned_rows)] = True
     region = []
@@ -232,7 +299,18 @@ def pruned_region(tuned: TuningResult, space: Space) -> list[dict[str, Any]]:
     return region
 
 
-def _trial(trial: TrialRecord) -> dict[str, Any]:
+def bands_row(errors: TimingErrors | None) -> dict[str, Any] | None:
+    """Return error bands as in the documents of searches."""
+    return errors.model_dump(mode="json", include={"status", "source", "time", "ratio"}) if errors else None
+
+
+def failure_row(trial: TrialRecord) -> dict[str, Any]:
+    """Return a failed trial as in the documents of searches."""
+    return {"trial": trial.number, "parameters": trial.parameters, "stage": trial.stage, "reason": trial.reason}
+
+
+def trial_row(trial: TrialRecord) -> dict[str, Any]:
+    """Return a trial as in the documents of searches."""
     return {
         "trial": trial.number,
         "phase": trial.phase,

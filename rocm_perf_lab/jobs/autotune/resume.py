@@ -9,7 +9,8 @@ from rocm_perf_lab.autotune.storage import open_storage, storage_errors
 from rocm_perf_lab.config.errors import Origins
 from rocm_perf_lab.config.lab import parse_config
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.autotune.job import STUDY_FILE, TRACKING_RUN
+from rocm_perf_lab.jobs.autotune.job import STUDY_FILE
+from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN
 from rocm_perf_lab.jobs.lab import Lab
 
 if TYPE_CHECKING:

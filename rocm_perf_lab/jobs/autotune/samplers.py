@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 from rocm_perf_lab.core.components import accepted_arguments, build, resolve
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -41,9 +42,10 @@ def configured_sampler(
     """
     from optuna.samplers import BaseSampler
 
-    settings = config.autotune
+    settings, goals = config.autotune, configured_goals(config)
     if settings.sampler is None:
-        return RegressionSampler(space, seed=settings.seed, model=settings.model, prior=prior, features=features, slack=slack)
+        model, first = settings.model, settings.seed
+        return RegressionSampler(space, seed=first, model=model, prior=prior, features=features, slack=slack, goals=goals)
     chosen = settings.seed if seed is None else seed
     context: dict[str, Any] = {"seed": chosen}
     accepted = accepted_arguments(resolve(settings.sampler, where="autotune.sampler"))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
 _SHOWN = 8
+_MARGINS = (0.02, 0.05, 0.1)
+_LOWEST = 0.01
 _NS_PER_MS = 1e6
 _TWO_DECIMALS = 0.1
 """Smaller numbers are printed with three digits."""
@@ -61,21 +63,43 @@ def _facts(tuned: TuningResult, word: str, errors: TimingErrors | None) -> list[
     phases = ", ".join(f"{count} {phase}" for phase, count in tuned.phases.items())
     facts = [
         ("best", f"{time_text((best.runtime_ms or 0) * _NS_PER_MS, word, errors)}: {_parameters(best)}" if best else "none"),
+        *_front(tuned),
         *_ties(tuned),
         (
             "space",
-            f"{tuned.space_size:,} configurations; {len(tuned.trials):,} evaluated, {tuned.pruned:,} ruled out by the model",
+            f"{tuned.space_size:,} configurations; {len(tuned.trials):,} evaluated"
+            + (f", {tuned.pruned:,} excluded by the model" if tuned.pruned else ""),
         ),
+        *_remaining(tuned),
         ("phases", f"{phases}; stopped: {tuned.stop_reason}"),
     ]
     if tuned.model is not None and tuned.model["r2"] is not None:
         facts.append(("model", f"{tuned.model['name']}, cross-validated R² {tuned.model['r2']:.2f}"))
     if tuned.warning:
-        facts.append(("warning", f"{tuned.warning}: the model pruned no configuration"))
+        facts.append(("warning", f"{tuned.warning}: the model explains little of the times"))
     if tuned.importances:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in list(tuned.importances.items())[:4])
         facts.append(("decisive", shares))
     return facts
+
+
+def _remaining(tuned: TuningResult) -> list[tuple[str, str]]:
+    """Return the probability that something better is left, for three margins."""
+    chosen = [(margin, tuned.remaining[margin]) for margin in _MARGINS if margin in tuned.remaining]
+    if not chosen:
+        return []
+    shares = ", ".join(f"{_share(probability)} more than {margin:.0%} faster" for margin, probability in chosen)
+    return [("left", f"probability that an unmeasured configuration is faster: {shares}")]
+
+
+def _share(probability: float) -> str:
+    return "below 1%" if probability < _LOWEST else "above 99%" if probability > 1 - _LOWEST else f"{probability:.0%}"
+
+
+def _front(tuned: TuningResult) -> list[tuple[str, str]]:
+    """Return the trials that no other beats in all objectives."""
+    rows = [f"trial {member.trial.number}: {', '.join(f'{value:.4g}' for value in member.values)}" for member in tuned.front]
+    return [("front", "; ".join(rows[:_SHOWN]) + (f"; {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""))] if rows else []
 
 
 def _ties(tuned: TuningResult) -> list[tuple[str, str]]:

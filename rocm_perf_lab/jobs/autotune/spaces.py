@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.space import SpaceError
-from rocm_perf_lab.autotune.space_files import load_space
+from rocm_perf_lab.autotune.shaped_space import shaped_space
+from rocm_perf_lab.autotune.shapes import ShapeError
+from rocm_perf_lab.autotune.space import Space, SpaceError
+from rocm_perf_lab.autotune.space_files import read_space
 from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.shapes import WorkloadShape
+    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.space_description import SpaceDescription
     from rocm_perf_lab.config.lab import LabConfig
 
 _SHIPPED = ("conf", "experiments")
@@ -25,13 +32,49 @@ def configured_space(config: LabConfig) -> Space:
         SpaceError: No space is configured, or it is contradictory.
         ExpressionError: A constraint cannot be evaluated.
     """
+    found, where = _described(config)
+    return found if isinstance(found, Space) else build_space(found, where=where)
+
+
+def shaped(config: LabConfig, shapes: Sequence[WorkloadShape], *, where: str) -> tuple[ShapedSpace, Configuration | None]:
+    """Return the joint space of the configured space and some shapes, and the configuration to measure first.
+
+    Raises:
+        SpaceError: No space is configured, or it is empty for a shape.
+        ShapeError: The space varies a value of the shapes.
+        ExpressionError: A constraint cannot be evaluated.
+    """
+    found, place = _described(config)
+
+    def space_of(shape: WorkloadShape) -> Space:
+        if isinstance(found, Space):
+            return replace(found, fixed={**found.fixed, **shape.values}, defaults=None)
+        if clash := sorted(shape.values.keys() & {*found.parameters, *found.derived}):
+            raise ShapeError(f"the space varies {clash[0]}, a name of the shapes", where=where, hint="remove it from one of them")
+        fixed = {**found.fixed, **shape.values}
+        named = f"{place}, shape {shape.label}"
+        return build_space(found.model_copy(update={"fixed": fixed, "defaults": {}}), where=named)
+
+    start = found.defaults
+    return shaped_space(shapes, space_of, where=where), dict(start) if start else None
+
+
+def varied_names(config: LabConfig) -> tuple[str, ...]:
+    """Return the names of the parameters that the configured space varies."""
+    found, _ = _described(config)
+    return found.names if isinstance(found, Space) else tuple(found.parameters)
+
+
+def _described(config: LabConfig) -> tuple[SpaceDescription | Space, str]:
+    """Return the configured space as it is described, and its origin."""
     if config.autotune.space is not None:
-        return load_space(find_space(config.autotune.space))
+        path = find_space(config.autotune.space)
+        return read_space(path), str(path)
     if config.space.parameters:
-        return build_space(config.space)
+        return config.space, "space"
     own = config.kernel.directory / "space.yaml"
     if own.is_file():
-        return load_space(own)
+        return read_space(own), str(own)
     raise SpaceError(
         "no search space is configured",
         where="autotune.space",

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.candidate import KernelBuilder
-from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, ProfiledTime, WallClock, printed_time
+from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, PrintedTime, ProfiledTime, WallClock, printed_time
 from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
+from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
+from rocm_perf_lab.autotune.printed_metrics import PrintedMetrics
 from rocm_perf_lab.autotune.repeats import Gate
 from rocm_perf_lab.autotune.trial_cache import TrialCache
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.records import Origin
+from rocm_perf_lab.jobs.profile.application_profiler import ApplicationDevice
+from rocm_perf_lab.profiling.application import GpuProfiler
+from rocm_perf_lab.runtime.executable import read_executable
 from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
@@ -27,9 +35,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.features import CompiledSpace
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
 
 TIMINGS = ("auto", "rocprof", "printed", "wall")
+_HIP = "libamdhip64.so"
 _RUNS = 5
 _PROFILED_RUNS = 3
 
@@ -66,9 +76,17 @@ class CommandSettings:
     kernel: str | None = None
     runs: int | None = None
     timeout_s: float = 600.0
+    device: str = "auto"
+    root: str | None = None
 
-    def clock(self, helper_patterns: tuple[str, ...]) -> Clock:
-        """Return the time source. `auto` is the printed time if there is a pattern, else rocprofv3, else wall-clock time.
+    def clock(self, config: LabConfig, program: str) -> Clock:
+        """Return the time source.
+
+        `auto` is the printed time if there is a pattern, else rocprofv3 or the emulator, else wall-clock time.
+
+        Args:
+            config: The configuration.
+            program: First word of the command.
 
         Raises:
             LabError: Settings contradict each other, or rocprofv3 is required but not installed.
@@ -79,16 +97,49 @@ class CommandSettings:
             raise LabError(f"unknown unit {self.time_unit!r}", where="job.time_unit", hint=f"one of {', '.join(UNITS_IN_MS)}")
         if self.timing == "printed" and self.time_regex is None:
             raise LabError("printed times need a pattern", where="job.time_regex", hint=r"--time-regex 'time: ([\d.]+) ms'")
+        if self._is_emulated(program):
+            return self._emulated_clock(config)
         if self.time_regex is not None and self.timing in ("auto", "printed"):
             return printed_time(self.time_regex, self.time_unit, self.timeout_s)
         if self.timing == "wall":
             return WallClock(self.timeout_s)
         try:
-            return ProfiledTime(Rocprofv3.find(), self.timeout_s, self._kernel(), helper_patterns)
+            profiler = GpuProfiler(Rocprofv3.find())
+            return ProfiledTime(profiler, self.timeout_s, self._kernel(), config.passes.helper_kernels)
         except ProfilerError as error:
             if self.timing == "rocprof" or self.kernel is not None:
                 raise
             return WallClock(self.timeout_s, error.what)
+
+    def _is_emulated(self, program: str) -> bool:
+        """Return whether the command runs on an emulated GPU: on request, or if it is a HIP program and there is no GPU."""
+        asked = self.device != "auto" or self.root is not None
+        if not asked and self.timing == "wall":
+            return False
+        return self._where.is_emulated and (asked or _uses_hip(program))
+
+    def _emulated_clock(self, config: LabConfig) -> Clock:
+        if self.timing == "wall":
+            raise LabError(
+                "the wall-clock time of an application on an emulated GPU is not that of a GPU",
+                where="--timing wall, job.device=emulator",
+                hint="leave one of them out",
+            )
+        profiler = self._where.profiler(config)
+        if self.time_regex is not None and self.timing in ("auto", "printed"):
+            clock = printed_time(self.time_regex, self.time_unit, self.timeout_s)
+            return replace(clock, time_kind="emulated", plain=profiler.plain)
+        if config.target.timing is None:
+            raise LabError(
+                f"{NO_EMULATED_TIME}: autotune cannot rank configurations",
+                where=f"target={config.target.name}",
+                hint="choose a target with a timing model, for example target=mi300x",
+            )
+        return ProfiledTime(profiler, self.timeout_s, self._kernel(), config.passes.helper_kernels, time_kind="emulated")
+
+    @property
+    def _where(self) -> ApplicationDevice:
+        return ApplicationDevice(self.device, None if self.root is None else Path(self.root))
 
     def _kernel(self) -> re.Pattern[str] | None:
         try:
@@ -103,18 +154,38 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Tuning
     Raises:
         LabError: The template or the settings are invalid.
     """
-    template = CommandTemplate.parse(settings.template, space.complete(space.configuration(0)))
-    clock = settings.clock(lab.config.passes.helper_kernels)
+    template = CommandTemplate.parse(settings.template, space.complete(space.example()))
+    clock = settings.clock(lab.config, template.arguments[0])
+    printed = PrintedMetrics.of(lab.config.autotune.printed) if lab.config.autotune.printed else None
+    if printed is not None:
+        if not isinstance(clock, WallClock | PrintedTime):
+            hint = "use --timing wall or printed"
+            raise LabError("profiled commands have no printed metrics", where="autotune.printed", hint=hint)
+        clock = replace(clock, heard=printed.hear)
+    is_emulated = clock.time_kind == "emulated"
     runs = settings.runs or (_PROFILED_RUNS if isinstance(clock, ProfiledTime) else _RUNS)
     gate = Gate(runs, lab.config.autotune.max_cv, lab.config.autotune.max_rounds)
-    versions = {"rocprofv3": clock.profiler.version} if isinstance(clock, ProfiledTime) else {}
+    versions = dict(clock.profiler.versions) if isinstance(clock, ProfiledTime) else {}
     provenance = {"device": "command", "command": settings.template, "note": clock.meaning, "versions": versions}
     name = Path(template.arguments[0]).name
 
     def origin() -> Origin:
         return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
 
-    return TuningSubject(name, clock.meaning, CommandObjective(template, clock, gate), space, origin)
+    return TuningSubject(name, clock.meaning, CommandObjective(template, clock, gate, is_emulated, printed), space, origin)
+
+
+def _uses_hip(program: str) -> bool:
+    """Return whether a program has GPU code or loads a HIP runtime."""
+    path = shutil.which(program)
+    if path is None:
+        return False
+    try:
+        executable = read_executable(Path(path))
+    except LabError:
+        return False
+    loaded = executable.libraries(os.environ)
+    return bool(executable.architectures()) or any(name.startswith(_HIP) for name in (*loaded.found, *loaded.missing))
 
 
 def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
@@ -130,8 +201,10 @@ def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
             where=f"target={config.target.name}",
             hint="tune on a GPU (device=rocm), or for a target with a timing model, for example target=mi300x",
         )
+    goals = configured_goals(config)
+    timed = goals is not None and goals.timed_compilation
     builder = KernelBuilder(
-        config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills
+        config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills, timed
     )
     builder.check(space)
     objective = KernelObjective(
@@ -140,6 +213,7 @@ def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
         Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
         TrialCache(cache_dir() / "trials") if settings.cache else None,
         _circumstances(lab),
+        Cutoff(settings.cutoff),
     )
     if "compiled" not in settings.features:
         origin = Origin.of_kernel(config, identity)

@@ -17,12 +17,14 @@ from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.slots import sweep
-from rocm_perf_lab.autotune.storage import open_storage, open_study
+from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, StoppingCondition, outcome, require_a_result
 from rocm_perf_lab.core.components import build
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.protocol import DeviceIdentity
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
 from rocm_perf_lab.jobs.autotune.records import Origin, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 RESULTS = "optimization_results.yaml"
 """Name of the result file of Hydra's sweepers."""
 _NS_PER_MS = 1e6
+_US_PER_MS = 1e3
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,11 @@ class Sweep:
             StorageError: The storage cannot be used, or the study belongs to another space.
         """
         lab, settings = self.lab, self.lab.config.autotune
+        if settings.shapes is not None or configured_goals(lab.config) is not None:
+            where = "autotune.shapes" if settings.shapes is not None else "autotune.objectives"
+            raise LabError(
+                "a sweep searches for the smallest time of one shape", where=where, hint="run job=autotune without --multirun"
+            )
         storage = open_storage(settings.storage, directory=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
         prior = configured_prior(lab.config, self.space)
@@ -127,7 +135,8 @@ class Sweep:
             }
         )
         lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
-        log = _TrialPrinter(lab, StoppingCondition(settings.budget is None, records(study, self.space)))
+        lab.console.print(f"[bold]watch[/]   {dashboard_command(settings.storage, directory=lab.output_dir)}", soft_wrap=True)
+        log = _TrialPrinter(lab, tracker, StoppingCondition(settings.budget is None, records(study, self.space)))
         budget = settings.budget if settings.budget is not None else len(self.space)
         try:
             sweep(study, self.space, slots, budget=budget, finished=log.finished)
@@ -157,11 +166,14 @@ class _TrialPrinter:
     """Log of finished trials on the console, with the stopping condition of a search without a budget."""
 
     lab: Lab
+    tracker: RunTracker
     end: StoppingCondition
     best_ms: float | None = None
+    trials: int = 0
 
     def finished(self, task: Task, trial: TrialRecord) -> bool:
         """Print a trial, and return whether it was the last."""
+        self.trials += 1
         values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
         if trial.runtime_ms is None:
             said = f"[yellow]failed[/] {escape((trial.reason or '').splitlines()[0])}"
@@ -171,6 +183,8 @@ class _TrialPrinter:
             word = trial.details.get("time_kind", "")
             said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
+        if self.best_ms is not None:
+            self.tracker.log_metrics({"runtime_us": self.best_ms * _US_PER_MS, "evaluations": float(self.trials)}, self.trials)
         return self.end.reached(trial)
 
 

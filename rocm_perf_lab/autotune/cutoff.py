@@ -1,0 +1,54 @@
+"""Limit of wall-clock time for a configuration, relative to the best one: a configuration that hangs must not stop a search."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class Cutoff:
+    """Limit of wall-clock time, known once a configuration has run.
+
+    Args:
+        factor: Multiple of the wall-clock time that the best configuration took for its slowest measurement; None never limits.
+        at_least_s: The smallest limit in seconds, since starting a process or the emulator takes time as well.
+    """
+
+    factor: float | None = 10.0
+    at_least_s: float = 10.0
+    _best_ms: float = float("inf")
+    _best_wall_s: float | None = None
+    _wall_s: float = 0.0
+
+    @property
+    def limit_s(self) -> float | None:
+        """Seconds that a measurement may take; None before the first result."""
+        if self.factor is None or self._best_wall_s is None:
+            return None
+        return max(self.at_least_s, self.factor * self._best_wall_s)
+
+    @property
+    def was_exceeded(self) -> bool:
+        """Whether a measurement of the current configuration reached the limit."""
+        return self.limit_s is not None and self._wall_s >= self.limit_s
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Time one measurement of a configuration."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._wall_s = max(self._wall_s, time.monotonic() - start)
+
+    def finished(self, runtime_ms: float | None) -> None:
+        """End a configuration with its time, None if it failed; the fastest one decides about the limit."""
+        if runtime_ms is not None and self._wall_s > 0 and runtime_ms < self._best_ms:
+            self._best_ms, self._best_wall_s = runtime_ms, self._wall_s
+        self._wall_s = 0.0

@@ -1,0 +1,281 @@
+"""Selected configurations as files that programs load: a Triton autotune table, a C++ header, and params of kernel.yaml.
+
+For a shape that was not tuned, the tables name the configuration of the nearest one: the one with the smallest product
+of the ratios of its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.shapes import ShapeError
+from rocm_perf_lab.core.expressions import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.autotune.shapes_document import ShapesDocument
+    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.languages.description import KernelDescription
+
+TRITON_FILE, HEADER_FILE, PARAMS_FILE = "triton_configs.py", "configurations.hpp", "kernel_params.yaml"
+_OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Arguments of `triton.Config`; other options are among its keyword arguments."""
+_LARGEST_INT = 2**31
+_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr continue
+        decltype default delete do double else enum explicit export extern false float for friend goto if inline int long
+        mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register return short
+        signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned using virtual
+        void volatile while xor xor_eq detail index select dispatch shapes configurations""",
+    )
+)
+"""Words of C++ and names of the header."""
+
+
+def tables(found: ShapesDocument, kernel: KernelDescription | None) -> dict[str, str]:
+    """Return the text of each file by name; `kernel` is None for a command.
+
+    Raises:
+        ShapeError: A name cannot be one in C++.
+    """
+    return {TRITON_FILE: triton_table(found, kernel), HEADER_FILE: header(found), PARAMS_FILE: kernel_params(found)}
+
+
+def _origin(found: ShapesDocument) -> str:
+    return f"{found.kernel.name} on {found.gpu.name} ({found.gpu.architecture}), {found.time_kind} times"
+
+
+def _rows(found: ShapesDocument) -> list[tuple[Configuration, int]]:
+    return [(shape.shape, position) for shape, position in found.covered]
+
+
+def kernel_params(found: ShapesDocument) -> str:
+    """Return YAML: `params` for kernel.yaml of the configuration with the largest share, and those of each shape."""
+    import yaml
+
+    shares = [0.0] * len(found.configurations)
+    for shape, position in found.covered:
+        shares[position] += shape.weight
+    content = {
+        "params": dict(found.configurations[shares.index(max(shares))]),
+        "shapes": [{"params": {**shape, **found.configurations[position]}} for shape, position in _rows(found)],
+    }
+    return f"# {_origin(found)}\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
+
+
+def triton_table(found: ShapesDocument, kernel: KernelDescription | None) -> str:
+    """Return a Python module with the arguments of `triton.autotune`.
+
+    The values of constexprs and options are those that kernel.yaml computes from the parameters.
+    """
+    configurations = [_triton_config(values, found, kernel) for values in found.configurations]
+    names = _argument_names(found, kernel)
+    key = [names[name] for name in found.shapes[0].shape]
+    table = "\n".join(f"    {_tuple(shape.values())}: {position}," for shape, position in _rows(found))
+    return f'''"""{_origin(found)}.
+
+    @triton.autotune(configs=CONFIGS, key=KEY, prune_configs_by={{"early_config_prune": select}})
+    @triton.jit
+    def kernel(...): ...
+"""
+
+import triton
+
+KEY = {key!r}
+CONFIGS = [
+{chr(10).join(f"    {text}," for text in configurations)}
+]
+TABLE = {{
+{table}
+}}
+
+
+def select(configs, named_args, **kwargs):
+    """Return the tuned configuration of a shape, or that of the nearest tuned shape, as a list."""
+    values = {{**named_args, **kwargs}}
+    shape = tuple(values[name] for name in KEY)
+    return [configs[TABLE[min(TABLE, key=lambda known: _distance(shape, known))]]]
+
+
+def _distance(shape, known):
+    total = 1.0
+    for one, other in zip(shape, known):
+        if one == other:
+            continue
+        numbers = not isinstance(one, str) and not isinstance(other, str) and one > 0 and other > 0
+        total *= max(one / other, other / one) if numbers else 1e6
+    return total
+'''
+
+
+def _tuple(values: Any) -> str:
+    return f"({', '.join(repr(value) for value in values)},)"
+
+
+def _triton_config(values: Configuration, found: ShapesDocument, kernel: KernelDescription | None) -> str:
+    options: dict[str, Any] = {name: value for name, value in values.items() if name in _OF_CONFIG}
+    keywords: dict[str, Any] = {name: value for name, value in values.items() if name not in _OF_CONFIG}
+    if kernel is not None and (kernel.constexprs or kernel.options):
+        params, shape = {**kernel.params, **values}, found.shapes[0].shape.keys()
+        keywords = {
+            name: evaluate(text, params, where=f"kernel.constexprs.{name}")
+            for name, text in kernel.constexprs.items()
+            if text is not None and _reads(text, values) and not _reads(text, shape)
+        }
+        given = {
+            name: evaluate(text, params, where=f"kernel.options.{name}")
+            for name, text in kernel.options.items()
+            if not _reads(text, shape)
+        }
+        options = {name: value for name, value in given.items() if name in _OF_CONFIG}
+        keywords |= {name: value for name, value in given.items() if name not in _OF_CONFIG}
+    return f"triton.Config({keywords!r}{''.join(f', {name}={value!r}' for name, value in options.items())})"
+
+
+def _reads(text: Any, names: Any) -> bool:
+    return bool(set(re.findall(r"\w+", str(text))) & set(names))
+
+
+def _argument_names(found: ShapesDocument, kernel: KernelDescription | None) -> dict[str, str]:
+    """Return name of a shape -> name of the kernel's argument with that value."""
+    names = {name: name for name in found.shapes[0].shape}
+    if kernel is not None:
+        scalars = {str(a.value): a.name for a in kernel.arguments if a.kind == "scalar"}
+        constants = {str(text): name for name, text in kernel.constexprs.items()}
+        names |= {name: (constants | scalars)[name] for name in names if name in constants | scalars}
+    return names
+
+
+def header(found: ShapesDocument) -> str:
+    """Return a C++17 header: the configurations as types, and `dispatch`, which calls a function with the one of a shape.
+
+    Raises:
+        ShapeError: A name cannot be one in C++.
+    """
+    shapes, used = found.shapes[0].shape, found.configurations[0]
+    for name in (*shapes, *used):
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(?<!_)", name) is None or name in _KEYWORDS:
+            raise ShapeError(f"{name!r} cannot be a name in C++", where="autotune.shapes", hint="rename it")
+    fields = {name: _type([values[name] for values in found.configurations]) for name in used}
+    sizes = {name: _size_type([shape.shape[name] for shape in found.shapes]) for name in shapes}
+    members = "\n".join(f"    {kind} {name};" for name, kind in fields.items())
+    listed = "\n".join(f"    {{{_values(values, fields)}}}," for values in found.configurations)
+    types = "\n".join(_struct(number, values, fields) for number, values in enumerate(found.configurations))
+    rows = "\n".join(f"    {{{_values(shape, sizes)}, {position}}}," for shape, position in _rows(found))
+    distance = "\n".join(f"    total_ *= detail::ratio({name}, shape_.{name});" for name in shapes)
+    cases = "\n".join(
+        f"    case {number}: return function_(Configuration{number}{{}});" for number in range(1, len(found.configurations))
+    )
+    arguments = ", ".join(f"{kind} {name}" for name, kind in sizes.items())
+    given = ", ".join(shapes)
+    return f"""// {_origin(found)}
+#pragma once
+
+namespace {_identifier(found.kernel.name)}_tuned {{
+
+struct Configuration {{
+{members}
+}};
+
+inline constexpr Configuration configurations[] = {{
+{listed}
+}};
+
+{types}
+
+struct Shape {{
+{chr(10).join(f"    {kind} {name};" for name, kind in sizes.items())}
+    int configuration_;
+}};
+
+inline constexpr Shape shapes[] = {{
+{rows}
+}};
+
+namespace detail {{
+
+constexpr double ratio(double one, double other) {{
+    if (one == other) return 1.0;
+    if (one <= 0.0 || other <= 0.0) return 1e6;
+    return one > other ? one / other : other / one;
+}}
+
+constexpr double ratio(const char* one, const char* other) {{
+    for (; *one && *one == *other; ++one, ++other) {{}}
+    return *one == *other ? 1.0 : 1e6;
+}}
+
+constexpr double distance({arguments}, const Shape& shape_) {{
+    double total_ = 1.0;
+{distance}
+    return total_;
+}}
+
+}}  // namespace detail
+
+// Position of the configuration for a shape: that of the nearest tuned shape, by the product of the ratios of its sizes.
+constexpr int select({arguments}) {{
+    int found_ = 0;
+    double least_ = 1e300;
+    for (const Shape& shape_ : shapes) {{
+        const double distance_ = detail::distance({given}, shape_);
+        if (distance_ < least_) {{
+            least_ = distance_;
+            found_ = shape_.configuration_;
+        }}
+    }}
+    return found_;
+}}
+
+// Call function(ConfigurationN{{}}), whose members are constants for templates and launch bounds.
+template <class Function>
+constexpr auto dispatch({arguments}, Function&& function_) {{
+    switch (select({given})) {{
+{cases}
+    default: return function_(Configuration0{{}});
+    }}
+}}
+
+}}  // namespace {_identifier(found.kernel.name)}_tuned
+"""
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _size_type(values: Sequence[Any]) -> str:
+    kind = _type(values)
+    return "long long" if kind == "int" else kind
+
+
+def _type(values: Sequence[Any]) -> str:
+    if all(isinstance(value, bool) for value in values):
+        return "bool"
+    if all(isinstance(value, int) for value in values):
+        return "int" if all(abs(value) < _LARGEST_INT for value in values) else "long long"
+    if any(isinstance(value, str) for value in values):
+        return "const char*"
+    return "double"
+
+
+def _struct(number: int, values: Configuration, fields: Mapping[str, str]) -> str:
+    members = "\n".join(f"    static constexpr {kind} {name} = {_literal(values[name], kind)};" for name, kind in fields.items())
+    return f"struct Configuration{number} {{\n    static constexpr int index = {number};\n{members}\n}};"
+
+
+def _values(values: Configuration, kinds: Mapping[str, str]) -> str:
+    return ", ".join(_literal(values[name], kind) for name, kind in kinds.items())
+
+
+def _literal(value: Any, kind: str) -> str:
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "const char*":
+        return json.dumps(str(value))
+    return repr(float(value)) if kind == "double" else str(int(value))

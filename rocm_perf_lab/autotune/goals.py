@@ -1,0 +1,138 @@
+"""Objectives other than time: expressions over the facts of a trial, several at once, and limits.
+
+An expression reads the time (`runtime_ms`), numbers among the trial's details (registers, LDS, occupancy, `compile_s`, printed
+metrics), and parameters. Several objectives are searched by a new random weighting for every trial (Knowles: ParEGO, 2006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.trials import TrialRecord
+
+RUNTIME = "runtime_ms"
+COMPILE = "compile_s"
+_ENERGY = "energy"
+_SUM = 0.05
+"""Share of the weighted sum in a score, besides the weighted maximum, which alone does not prefer one of two equal maxima."""
+
+
+class GoalError(LabError):
+    """Objective or limit that cannot be evaluated."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Expression to minimise, or to maximise."""
+
+    metric: str
+    maximise: bool = False
+
+    def __str__(self) -> str:
+        return f"{'maximise' if self.maximise else 'minimise'} {self.metric}"
+
+
+@dataclass(frozen=True)
+class FrontMember:
+    """Trial that no other trial beats in all objectives, with the value of each."""
+
+    trial: TrialRecord
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Goals:
+    """Objectives and limits of a search.
+
+    Args:
+        goals: The objectives, the first of which selects the best configuration.
+        limits: Expressions that hold for valid trials: `vgpr <= 128`.
+        constants: Further names, such as parameters of the kernel.
+    """
+
+    goals: tuple[Goal, ...] = (Goal(RUNTIME),)
+    limits: tuple[str, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse energy, which is not measured.
+
+        Raises:
+            GoalError: An objective or a limit names energy.
+        """
+        if any(_ENERGY in text for text in self.texts):
+            raise GoalError(
+                "energy is not measured, and never emulated", where="autotune.objectives", hint="let the command print it"
+            )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All expressions."""
+        return (*(goal.metric for goal in self.goals), *self.limits)
+
+    @property
+    def timed_compilation(self) -> bool:
+        """Whether an expression reads the compile time."""
+        return any(COMPILE in text for text in self.texts)
+
+    def values(self, trial: TrialRecord) -> tuple[float, ...] | None:
+        """Return the values of the objectives; None for a trial that failed or exceeds a limit.
+
+        Raises:
+            GoalError: An expression has no number as its value.
+        """
+        if trial.runtime_ms is None:
+            return None
+        numbers = {name: value for name, value in trial.details.items() if isinstance(value, int | float)}
+        names = {**self.constants, **numbers, **trial.parameters, RUNTIME: trial.runtime_ms}
+        if not all(evaluate(text, names, where="autotune.limits") for text in self.limits):
+            return None
+        found = tuple(evaluate(goal.metric, names, where="autotune.objectives") for goal in self.goals)
+        for goal, value in zip(self.goals, found, strict=True):
+            if not isinstance(value, int | float) or not np.isfinite(value):
+                raise GoalError(
+                    f"{goal.metric} is {value!r}", where="autotune.objectives", hint="an objective is a finite number"
+                )
+        return tuple(float(value) for value in found)
+
+    def costs(self, values: Sequence[tuple[float, ...] | None]) -> Column:
+        """Return values to minimise, infinite for missing ones: (trials, objectives)."""
+        signs = np.array([-1.0 if goal.maximise else 1.0 for goal in self.goals])
+        return np.array([signs * one if one is not None else np.full(len(signs), np.inf) for one in values]).reshape(
+            -1, len(signs)
+        )
+
+    def scores(self, costs: Column, seed: int) -> Column:
+        """Return one positive number to minimise per trial, by a random weighting of several objectives."""
+        able = np.isfinite(costs).all(axis=1)
+        scores = np.full(len(costs), np.inf)
+        if not able.any():
+            return scores
+        known = costs[able]
+        positive = (known > 0).all(axis=0)
+        known = np.where(positive, np.log(np.where(positive, known, 1.0)), known)
+        spread = np.ptp(known, axis=0)
+        scaled = (known - known.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+        weights = np.random.default_rng([seed, 9, len(costs)]).dirichlet(np.ones(costs.shape[1]))
+        scores[able] = np.exp((weights * scaled).max(axis=1) + _SUM * (weights * scaled).sum(axis=1))
+        return scores
+
+    def front(self, trials: Sequence[TrialRecord]) -> tuple[FrontMember, ...]:
+        """Return the trials that no other beats in all objectives, best of the first objective first."""
+        known = [(trial, values) for trial in trials if (values := self.values(trial)) is not None]
+        costs = self.costs([values for _, values in known])
+        kept: list[int] = []
+        for place in np.lexsort(costs.T[::-1]).tolist():
+            if not any((costs[other] <= costs[place]).all() for other in kept):
+                kept.append(place)
+        return tuple(FrontMember(*known[place]) for place in kept)

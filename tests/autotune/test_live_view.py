@@ -1,0 +1,35 @@
+"""Output of a running search: the line on the terminal, and the command that opens its study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocm_perf_lab.autotune.storage import dashboard_command
+from rocm_perf_lab.autotune.trials import TrialRecord
+from rocm_perf_lab.jobs.autotune.records import TrialLog
+from rocm_perf_lab.tracking.run import NullTracker
+
+
+def test_the_line_has_the_best_its_gain_the_probability_of_better_and_the_time_left() -> None:
+    said: list[str] = []
+    log = TrialLog(NullTracker(), 40, lambda: "measured", said.append, remaining=lambda: 0.25)
+
+    for number in range(10):
+        log.told(TrialRecord(number, {"x": number}, "seed", 4.0 / (number + 1), None, {}, None, None, {}))
+
+    assert said[0] == "trial 1 of 40 (seed), best 4.000 ms measured, 0 s left"
+    assert said[-1] == "trial 10 of 40 (seed), best 400.00 us measured, 10.00x the first, 25% that 2% are left, 0 s left"
+
+
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        (None, "optuna-dashboard sqlite:////run/study.db"),
+        ("journal:////shared/study.log", "optuna-dashboard /shared/study.log"),
+        ("postgresql://me:secret@host/db", "optuna-dashboard 'postgresql+psycopg://me:***@host/db'"),
+    ],
+)
+def test_one_command_opens_the_study(url: str | None, command: str) -> None:
+    assert dashboard_command(url, directory=Path("/run")) == command

@@ -1,0 +1,86 @@
+"""The sweeper and the search path of the plugin in a Hydra application that is not rocm-perf-lab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APPLICATION = """
+import hydra
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(config):
+    if config.x == 9:
+        raise ValueError("nine")
+    return (config.x - 5) ** 2 + config.rate + config.store.cost - 3
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application with two options of the group `store`."""
+
+    directory: Path
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "app.py", *arguments]
+        return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=300)
+
+    def sweep(self, *arguments: str) -> dict[str, Any]:
+        self.run("--multirun", "hydra/sweeper=rocm_perf_lab", "hydra.sweep.dir=sweep", *arguments).check_returncode()
+        content: dict[str, Any] = yaml.safe_load((self.directory / "sweep" / "optimization_results.yaml").read_text())
+        return content
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Application:
+    (tmp_path / "app.py").write_text(APPLICATION)
+    store = tmp_path / "conf" / "store"
+    store.mkdir(parents=True)
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: [store: a, _self_]\nx: 1\nrate: 0.5\n")
+    (store / "a.yaml").write_text("cost: 0\n")
+    (store / "b.yaml").write_text("cost: -1\n")
+    return Application(tmp_path)
+
+
+@pytest.mark.slow
+def test_lists_and_groups_are_searched_and_failed_jobs_do_not_end_the_search(application: Application) -> None:
+    found = application.sweep("x=range(1,12)", "store=a,b", "hydra.sweeper.n_trials=18")
+
+    assert (found["best_params"], found["best_value"], found["trials"]) == ({"x": 5, "store": "b"}, -3.5, 18)
+
+
+def test_all_combinations_are_run_if_they_are_few(application: Application) -> None:
+    found = application.sweep("x=4,5,6", "hydra.sweeper.direction=maximize")
+
+    assert (found["best_value"], found["trials"]) == (-1.5, 3)
+
+
+@pytest.mark.slow
+def test_intervals_are_searched_in_batches(application: Application) -> None:
+    found = application.sweep(
+        "rate=tag(log,interval(0.001,10))", "x=int(interval(1,8))", "hydra.sweeper.n_trials=24", "hydra.sweeper.n_jobs=4"
+    )
+
+    assert found["best_params"]["x"] == 5
+    assert found["best_params"]["rate"] < 0.1
+    assert sorted(path.name for path in (application.directory / "sweep").glob("[0-9]*")) == sorted(map(str, range(24)))
+
+
+def test_the_search_path_of_another_application_is_its_own(application: Application) -> None:
+    (application.directory / "experiments").mkdir()
+
+    shown = application.run("--info", "searchpath").stdout
+
+    assert "rocm-perf-lab" not in shown and "experiments" not in shown
