@@ -1,8 +1,8 @@
 """Export of a run to ui.perfetto.dev, in Perfetto's native format.
 
 There is one track per queue, per stream with copies and per host thread, a track with the critical path alone, and a track per
-counter. Arrows follow the critical path and lead from a launch to its kernel. Overlapping kernels of one queue get separate
-tracks, because slices of one track must not cross.
+counter; a thread trace adds a track per slot of wavefronts. Arrows follow the critical path and lead from a launch to its kernel.
+Overlapping kernels of one queue get separate tracks, because slices of one track must not cross.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.report.perfetto_events import BEGIN, COUNTER, END, NO_FLOW, Events, encoded, slices
+from rocm_perf_lab.report.perfetto_waves import STATE_NAMES, TITLE, slot_timelines
 from rocm_perf_lab.report.protobuf import Message
 from rocm_perf_lab.toolchain.demangle import demangle
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.critical_path import CriticalPath
+    from rocm_perf_lab.report.perfetto_waves import SlotTimeline
+    from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 
     Integers = NDArray[np.int64]
@@ -41,22 +44,25 @@ class PerfettoError(LabError):
     """The trace cannot be written."""
 
 
-def write_perfetto(path: Path, trace: Trace, critical: CriticalPath, *, max_slices: int = DEFAULT_MAX_SLICES) -> int:
+def write_perfetto(
+    path: Path, trace: Trace, critical: CriticalPath, *, att: AttTrace | None = None, max_slices: int = DEFAULT_MAX_SLICES
+) -> int:
     """Write the trace.
 
     Args:
         path: The file, by convention `*.perfetto-trace`.
         trace: The run.
         critical: Its critical path.
-        max_slices: Maximum number of dispatches and copies (the longest), and of API calls.
+        att: Thread trace of a kernel, whose wavefronts get separate tracks.
+        max_slices: Maximum number of dispatches and copies (the longest), of API calls, and of states of wavefronts.
 
     Returns:
-        Number of omitted dispatches, copies and API calls.
+        Number of omitted dispatches, copies, API calls and states.
 
     Raises:
         PerfettoError: The file cannot be written.
     """
-    content, left_out = perfetto_trace(trace, critical, max_slices=max_slices)
+    content, left_out = perfetto_trace(trace, critical, att=att, max_slices=max_slices)
     try:
         write_bytes(path, content)
     except OSError as error:
@@ -68,10 +74,13 @@ def write_perfetto(path: Path, trace: Trace, critical: CriticalPath, *, max_slic
     return left_out
 
 
-def perfetto_trace(trace: Trace, critical: CriticalPath, *, max_slices: int = DEFAULT_MAX_SLICES) -> tuple[bytes, int]:
-    """Return the content of the file, and the number of omitted dispatches, copies and API calls."""
+def perfetto_trace(
+    trace: Trace, critical: CriticalPath, *, att: AttTrace | None = None, max_slices: int = DEFAULT_MAX_SLICES
+) -> tuple[bytes, int]:
+    """Return the content of the file, and the number of omitted dispatches, copies, API calls and states of wavefronts."""
     writer = _Writer(trace, critical, max_slices)
-    return writer.content(), writer.left_out
+    timelines, omitted = slot_timelines(att, max_states=max_slices) if att is not None else ([], 0)
+    return writer.content(timelines), writer.left_out + omitted
 
 
 class _Writer:
@@ -92,14 +101,15 @@ class _Writer:
         self._packet(Message().integer(13, _CLEARED))
         self._node_names = self._names_of_nodes()
 
-    def content(self) -> bytes:
-        """Return the whole file."""
+    def content(self, wavefronts: Sequence[SlotTimeline] = ()) -> bytes:
+        """Return the whole file, with the timelines of wavefronts."""
         processes = [self._process_track(index) for index in range(len(self._trace.processes))]
         self._critical_track()
         self._queue_tracks(processes)
         self._copy_tracks(processes)
         self._counter_tracks(processes)
         self._host_tracks(processes)
+        self._wavefront_tracks(wavefronts)
         return b"".join(self._packets)
 
     def _arrows(self) -> Integers:
@@ -219,6 +229,17 @@ class _Writer:
                 begins = (kind == BEGIN).astype(np.int64)
                 nothing = np.zeros(len(row), np.int64)
                 self._packets.append(encoded(Events(track, kind, times[row, begins], names[own], nothing, flows=flows[own])))
+
+    def _wavefront_tracks(self, timelines: Sequence[SlotTimeline]) -> None:
+        if not timelines:
+            return
+        above, names, simds = self._track(TITLE), self._interned(STATE_NAMES), dict[str, int]()
+        for one in timelines:
+            if one.simd not in simds:
+                simds[one.simd] = self._track(one.simd, parent=above)
+            track = self._track(one.slot, parent=simds[one.simd])
+            numbers = {"wavefront": one.wavefront}
+            self._packets.append(encoded(slices(track, one.begin, one.end, names[one.state], numbers=numbers)))
 
     # Names and details
 

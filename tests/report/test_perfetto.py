@@ -1,25 +1,30 @@
-"""The Perfetto trace, decoded by the rules of its format: tracks, slices that nest, counters, arrows."""
+"""The Perfetto trace, read with Perfetto's own schema: tracks, slices that nest, counters, arrows, wavefronts."""
 
 from __future__ import annotations
 
-import struct
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as TraceMessage
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 from rocm_perf_lab.analysis.critical_path import critical_path
 from rocm_perf_lab.report.perfetto import PerfettoError, perfetto_trace, write_perfetto
+from rocm_perf_lab.report.perfetto_waves import TITLE
+from rocm_perf_lab.rocprof.att.model import Column, State, Wave, WaveKey
 from rocm_perf_lab.rocprof.merging import merge
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.schema import make_guid
 from rocm_perf_lab.rocprof.trace import MemoryCopies, Regions
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from tests.builders.att import thread_trace
 from tests.builders.rocpd import GUID, REDUCE, dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -28,81 +33,60 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.recording import DispatchRecord
     from rocm_perf_lab.rocprof.trace import Trace
 
-    Fields = dict[int, list[Any]]
-
 TARGET = load_target("mi300x")
-BEGIN, END, COUNTER = 1, 2, 4
-
-
-def decode(content: bytes) -> Fields:
-    """Fields of a protocol buffer message; nested messages stay bytes."""
-    fields: Fields = defaultdict(list)
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = content[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(content):
-        key = varint()
-        if key & 7 == 0:
-            fields[key >> 3].append(varint())
-        elif key & 7 == 1:
-            fields[key >> 3].append(content[at : at + 8])
-            at += 8
-        else:
-            assert key & 7 == 2
-            size = varint()
-            assert at + size <= len(content)
-            fields[key >> 3].append(content[at : at + size])
-            at += size
-    return fields
 
 
 class Decoded:
-    """A trace, checked while it is decoded."""
+    """Trace read with the classes that Perfetto generates from its schema, and checked; unknown fields are errors."""
 
     def __init__(self, content: bytes) -> None:
         self.tracks: dict[int, str] = {}
         self.parents: dict[int, int] = {}
         self.slices: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
         self.counts: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self.annotations: dict[str, list[dict[str, int | str]]] = defaultdict(list)
         self.flows: Counter[int] = Counter()
-        names: dict[int, str] = {}
-        stacks: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        last: dict[int, int] = defaultdict(int)
-        for packet in map(decode, decode(content)[1]):
-            assert packet[10] == [1]
-            for descriptor in map(decode, packet[60]):
-                (uuid,) = descriptor[1]
-                assert uuid not in self.tracks
-                self.tracks[uuid] = descriptor[2][0].decode() if descriptor[2] else "process"
-                if descriptor[5]:
-                    assert descriptor[5][0] in self.tracks
-                    self.parents[uuid] = descriptor[5][0]
-            for entry in (decode(name) for interned in packet[12] for name in decode(interned)[2]):
-                names[entry[1][0]] = entry[2][0].decode()
-            for event in map(decode, packet[11]):
-                ((kind,), (track,), (time,)) = event[9], event[11], packet[8]
-                assert time >= last[track]
-                last[track] = time
-                self.flows.update(struct.unpack("<Q", flow)[0] for flow in event[47])
-                if kind == BEGIN:
-                    stacks[track].append((time, names[event[10][0]]))
-                elif kind == END:
-                    start, name = stacks[track].pop()
-                    self.slices[self.tracks[track]].append((start, time, name))
-                else:
-                    assert kind == COUNTER
-                    self.counts[self.tracks[track]].append((time, struct.unpack("<d", event[44][0])[0]))
-        assert not any(stacks.values())
+        self._names: dict[int, str] = {}
+        self._stacks: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._last: dict[int, int] = defaultdict(int)
+        messages = TraceMessage()
+        messages.ParseFromString(content)
+        assert messages.IsInitialized()
+        assert len(UnknownFieldSet(messages)) == 0
+        for packet in messages.packet:
+            assert len(UnknownFieldSet(packet)) == 0
+            assert packet.trusted_packet_sequence_id == 1
+            if packet.HasField("track_descriptor"):
+                self._described(packet.track_descriptor)
+            self._names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
+            if packet.HasField("track_event"):
+                self._happened(packet.timestamp, packet.track_event)
+        assert not any(self._stacks.values())
+
+    def _described(self, descriptor: Any) -> None:
+        assert len(UnknownFieldSet(descriptor)) == 0
+        assert descriptor.uuid not in self.tracks
+        self.tracks[descriptor.uuid] = descriptor.name or "process"
+        if descriptor.HasField("parent_uuid"):
+            assert descriptor.parent_uuid in self.tracks
+            self.parents[descriptor.uuid] = descriptor.parent_uuid
+
+    def _happened(self, time: int, event: Any) -> None:
+        assert len(UnknownFieldSet(event)) == 0
+        track, name = event.track_uuid, self.tracks[event.track_uuid]
+        assert time >= self._last[track]
+        self._last[track] = time
+        self.flows.update(event.flow_ids)
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            self._stacks[track].append((time, self._names[event.name_iid]))
+            rows = {one.name: one.int_value if one.HasField("int_value") else one.string_value for one in event.debug_annotations}
+            self.annotations[name].append(rows)
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            start, opened = self._stacks[track].pop()
+            self.slices[name].append((start, time, opened))
+        else:
+            assert event.type == TrackEvent.TYPE_COUNTER
+            self.counts[name].append((time, event.double_counter_value))
 
 
 def traced(directory: Path, run: list[DispatchRecord], *, guid: str = GUID) -> Trace:
@@ -111,9 +95,9 @@ def traced(directory: Path, run: list[DispatchRecord], *, guid: str = GUID) -> T
     return read_database(path)
 
 
-def exported(trace: Trace, **options: int) -> Decoded:
+def exported(trace: Trace) -> Decoded:
     path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)
-    return Decoded(perfetto_trace(trace, path, **options)[0])
+    return Decoded(perfetto_trace(trace, path)[0])
 
 
 def test_every_queue_is_a_track_and_the_critical_path_is_one(tmp_path: Path) -> None:
@@ -211,12 +195,38 @@ def test_slices_nest_and_are_complete(rows: list[tuple[int, int, int]], tmp_path
     assert all(count == 2 for count in found.flows.values())
 
 
-def test_perfettos_classes_read_the_same_trace(tmp_path: Path) -> None:
-    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-    trace = traced(tmp_path, [dispatch(10, 20, counters={"SQ_WAVES": 5.0}), dispatch(20, 50, queue=1)])
+def test_wavefronts_are_tracks_of_slots_with_their_states(tmp_path: Path) -> None:
+    """Two wavefronts follow each other in slot 0; one is in slot 1 of another SIMD. Times are cycles of the thread trace."""
+    run = traced(tmp_path, [dispatch(1000, 1400)])
+    waves = (
+        traced_wave(WaveKey(0, 0, 0, 0), 100, [(State.EXEC, 10), (State.WAIT, 30), (State.EXEC, 5)]),
+        traced_wave(WaveKey(0, 0, 0, 1), 150, [(State.STALL, 4), (State.EMPTY, 6), (State.EXEC, 2)]),
+        traced_wave(WaveKey(0, 2, 1, 0), 120, [(State.IDLE, 7)]),
+    )
+    att = replace(thread_trace([("s_endpgm", "")]), waves=waves)
+    content, omitted = perfetto_trace(run, critical_path(run.dispatches), att=att)
 
-    read = messages.Trace()
-    read.ParseFromString(perfetto_trace(trace, critical_path(trace.dispatches))[0])
+    found = Decoded(content)
 
-    kinds = Counter(packet.track_event.type for packet in read.packet if packet.HasField("track_event"))
-    assert kinds == {BEGIN: 4, END: 4, COUNTER: 2}
+    assert omitted == 0
+    assert found.slices["slot 0"] == [(0, 10, "exec"), (10, 40, "wait"), (40, 45, "exec"), (50, 54, "stall"), (60, 62, "exec")]
+    assert found.slices["slot 1"] == [(20, 27, "idle")]
+    assert [row["wavefront"] for row in found.annotations["slot 0"]] == [0, 0, 0, 1, 1]
+    slot = next(uuid for uuid, name in found.tracks.items() if name == "slot 1")
+    assert found.tracks[found.parents[slot]] == "SE0 CU1 SIMD2"
+    assert found.tracks[found.parents[found.parents[slot]]] == TITLE
+
+
+def test_a_large_thread_trace_keeps_the_first_wavefronts(tmp_path: Path) -> None:
+    run = traced(tmp_path, [dispatch(0, 10)])
+    waves = tuple(traced_wave(WaveKey(0, 0, 0, n), 10 * n, [(State.EXEC, 5), (State.WAIT, 5)]) for n in range(4))
+    att = replace(thread_trace([("s_endpgm", "")]), waves=waves)
+
+    content, omitted = perfetto_trace(run, critical_path(run.dispatches), att=att, max_slices=4)
+
+    assert (len(Decoded(content).slices["slot 0"]), omitted) == (4, 4)
+
+
+def traced_wave(key: WaveKey, begin: int, states: list[tuple[State, int]]) -> Wave:
+    end = begin + sum(cycles for _, cycles in states)
+    return Wave(key, 1, 0, begin, end, np.empty((0, len(Column)), np.int64), np.array(states, np.int64))
