@@ -40,24 +40,27 @@ class DeferredTracker(SelfClosingTracker):
         component: Configuration of the real tracker.
         run_name: Name shown in the UI.
         directory: Directory of the run.
+        common_tags: Tags of the run.
     """
 
     run_id: str | None = None
 
-    def __init__(self, component: Component, run_name: str, directory: Path) -> None:
+    def __init__(
+        self, component: Component, run_name: str, directory: Path, common_tags: Mapping[str, str] | None = None
+    ) -> None:
         self.uri: str | None = component.arguments.get("uri") or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
         self._directory = directory
         self._record: dict[str, Any] = {
             "tracking": component.model_dump(by_alias=True),
             "run_name": run_name,
-            "tags": {},
+            "tags": dict(common_tags or {}),
             "params": {},
             "metrics": {},
             "artifacts": [],
             "texts": [],
         }
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> RunTracker:
         """Raise NotImplementedError: a deferred run has no children."""
         raise NotImplementedError(f"{name}: a deferred run has no children")
 
@@ -72,8 +75,8 @@ class DeferredTracker(SelfClosingTracker):
         """Log parameters."""
         self._record["params"] |= {name: str(value) for name, value in params.items()}
 
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Log metrics."""
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Log metrics; of several steps, the last one is kept."""
         self._record["metrics"] |= metrics
 
     def set_tags(self, tags: Mapping[str, str]) -> None:

@@ -55,11 +55,11 @@ class FailsafeTracker(SelfClosingTracker):
         """Id of the run in the store."""
         return self._run.run_id
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> RunTracker:
         """Start a child run, which shares the state of the store."""
         if not self._store.failed:
             with self._store.attempt():
-                return FailsafeTracker(self._run.child(name, tags), self._store)
+                return FailsafeTracker(self._run.child(name, tags, below), self._store)
         return NullTracker(name)
 
     def known_child(self, run_id: str) -> RunTracker:
@@ -77,9 +77,9 @@ class FailsafeTracker(SelfClosingTracker):
         """Log parameters."""
         self._try(lambda: self._run.log_params(params))
 
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Log metrics."""
-        self._try(lambda: self._run.log_metrics(metrics))
+        self._try(lambda: self._run.log_metrics(metrics, step))
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags."""

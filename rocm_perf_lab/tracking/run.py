@@ -30,8 +30,8 @@ class RunTracker(Protocol):
         """Id of the run in the store."""
         ...
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
-        """Start a child run."""
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> RunTracker:
+        """Start a child run; `below` is the id of another child that becomes its parent."""
         ...
 
     def known_child(self, run_id: str) -> RunTracker:
@@ -46,8 +46,8 @@ class RunTracker(Protocol):
         """Log parameters."""
         ...
 
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Log metrics."""
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Log metrics; the values of a metric at several steps form a curve."""
         ...
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ class NullTracker(SelfClosingTracker):
     def __init__(self, run_name: str = "") -> None:
         self.run_name = run_name
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> NullTracker:
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> NullTracker:
         """Return another tracker that stores nothing."""
         return NullTracker(name)
 
@@ -112,7 +112,7 @@ class NullTracker(SelfClosingTracker):
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Do nothing."""
 
     def set_tags(self, tags: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ module only, since the import takes seconds.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rocm_perf_lab.tracking.description import description
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.run import NullTracker, SelfClosingTracker, TrackingError
 
@@ -31,7 +33,36 @@ _SQLITE = "sqlite:///"
 _ARTIFACTS = "mlartifacts"
 _LONGEST_VALUE = 500
 _CUT = " …"
+RUNS_VIEW = "rocm-perf-lab"
+"""Key of the shared view of the runs table, with time and speed-up: `#/experiments/ID/runs?viewStateShareKey=rocm-perf-lab`."""
+_VIEW_TAG = f"mlflow.sharedViewState.{RUNS_VIEW}"
+_EXPERIMENT_TAGS = {
+    # Opens the experiment in MLflow's view of model training, not of GenAI evaluations.
+    "mlflow.experimentKind": "custom_model_development",
+    # MLflow stores shared views of the runs table as tags. All fields are necessary: without one the table stays empty.
+    _VIEW_TAG: json.dumps(
+        {
+            "selectedColumns": [
+                *(f"attributes.`{name}`" for name in ("Created", "Duration")),
+                *(f"metrics.`{name}`" for name in ("runtime_us", "speedup")),
+                *(f"tags.`{name}`" for name in ("time_kind", "kernel", "target")),
+            ],
+            "orderByKey": "attributes.start_time",
+            "orderByAsc": False,
+            "searchFilter": "",
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "datasetsFilter": [],
+            "modelVersionFilter": "All Runs",
+            "runsExpanded": {},
+            "runsPinned": [],
+            "runsHidden": [],
+        }
+    ),
+}
 _MOST_CHILDREN = 10_000
+_ROOT = "root_run"
+_DESCRIPTION = "mlflow.note.content"
 _LONGEST_ANSWER_S = 4.0
 """For a connection, and again for the first byte of an answer: an unreachable server is an error within 10 s."""
 _NOISY_LOGGERS = ("alembic", "mlflow", "mlflow.store.db.utils", "sqlalchemy")
@@ -40,9 +71,13 @@ _NOISY_LOGGERS = ("alembic", "mlflow", "mlflow.store.db.utils", "sqlalchemy")
 class MlflowTracker(SelfClosingTracker):
     """MLflow run; closing it closes its open children."""
 
-    def __init__(self, client: MlflowClient, uri: str, experiment_id: str, run_id: str) -> None:
+    def __init__(
+        self, client: MlflowClient, uri: str, experiment_id: str, run_id: str, common_tags: Mapping[str, str] | None = None
+    ) -> None:
         self._client = client
         self._experiment_id = experiment_id
+        self._common_tags = dict(common_tags or {})
+        self._known: dict[str, str | float] = dict(self._common_tags)
         self._open_children: list[MlflowTracker] = []
         self._is_open = True
         self.uri: str | None = uri
@@ -52,12 +87,13 @@ class MlflowTracker(SelfClosingTracker):
     def _id(self) -> str:
         return str(self.run_id)
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> MlflowTracker:
-        """Start a run with this one as its parent."""
-        all_tags = {"mlflow.parentRunId": self._id, **_shortened(tags or {})}
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> MlflowTracker:
+        """Start a run with this one as its parent, or below one of its children, which then has this one as its root."""
+        place = {"mlflow.parentRunId": self._id} if below is None else {"mlflow.parentRunId": below, _ROOT: self._id}
+        all_tags = {**self._common_tags, **place, **_shortened(tags or {})}
         with _store_errors(str(self.uri)):
             run = self._client.create_run(self._experiment_id, run_name=name, tags=all_tags)
-        child = MlflowTracker(self._client, str(self.uri), self._experiment_id, run.info.run_id)
+        child = MlflowTracker(self._client, str(self.uri), self._experiment_id, run.info.run_id, self._common_tags)
         self._open_children.append(child)
         return child
 
@@ -67,10 +103,11 @@ class MlflowTracker(SelfClosingTracker):
 
     def end_children(self, status: str) -> None:
         """End all running children, including those opened by other processes."""
-        below = f"tags.`mlflow.parentRunId` = '{self._id}' and attributes.status = 'RUNNING'"
         with _store_errors(str(self.uri)):
-            for run in self._client.search_runs([self._experiment_id], below, max_results=_MOST_CHILDREN):
-                self._client.set_terminated(run.info.run_id, status)
+            for tag in ("mlflow.parentRunId", _ROOT):
+                below = f"tags.`{tag}` = '{self._id}' and attributes.status = 'RUNNING'"
+                for run in self._client.search_runs([self._experiment_id], below, max_results=_MOST_CHILDREN):
+                    self._client.set_terminated(run.info.run_id, status)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Log parameters in one request; long values are truncated and marked."""
@@ -80,12 +117,13 @@ class MlflowTracker(SelfClosingTracker):
         with _store_errors(str(self.uri)):
             self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
 
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Log metrics in one request."""
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Log metrics in one request; the values of a metric at several steps form a curve."""
         from mlflow.entities import Metric
 
+        self._known |= {name: float(value) for name, value in metrics.items()}
         now = int(time.time() * 1000)
-        rows = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
+        rows = [Metric(name, float(value), now, step) for name, value in metrics.items()]
         with _store_errors(str(self.uri)):
             self._client.log_batch(self._id, metrics=rows)
 
@@ -93,6 +131,7 @@ class MlflowTracker(SelfClosingTracker):
         """Set tags in one request."""
         from mlflow.entities import RunTag
 
+        self._known |= tags
         rows = [RunTag(name, value) for name, value in _shortened(tags).items()]
         with _store_errors(str(self.uri)):
             self._client.log_batch(self._id, tags=rows)
@@ -114,6 +153,9 @@ class MlflowTracker(SelfClosingTracker):
         self._is_open = False
         for child in self._open_children:
             child.close(status)
+        note = description(self._known)
+        if note:
+            self.set_tags({_DESCRIPTION: note})
         with _store_errors(str(self.uri)):
             self._client.set_terminated(self._id, status)
 
@@ -126,6 +168,7 @@ def open_mlflow_tracker(
     run_id: str | None = None,
     parent: str | None = None,
     tags: Mapping[str, Any] | None = None,
+    common_tags: Mapping[str, str] | None = None,
     on_failure: Literal["error", "warn"] = "error",
 ) -> RunTracker:
     """Start a run, or continue an interrupted one, whose running children are marked as killed.
@@ -138,6 +181,7 @@ def open_mlflow_tracker(
         run_id: Id of the interrupted run.
         parent: Id of the parent run; a sweep passes its own to every job.
         tags: Tags of the new run.
+        common_tags: Tags of the new run and of its children.
         on_failure: `error` raises if the store cannot be used; `warn` logs one warning and continues without tracking.
 
     Raises:
@@ -148,9 +192,10 @@ def open_mlflow_tracker(
         raise ValueError(f"on_failure is {on_failure!r}: choose error or warn")
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
     own = {"mlflow.source.name": "rocm-perf-lab"} | ({"mlflow.parentRunId": parent} if parent else {})
-    all_tags = _shortened({name: str(value) for name, value in (tags or {}).items()}) | own
+    common = _shortened(common_tags or {})
+    all_tags = common | _shortened({name: str(value) for name, value in (tags or {}).items()}) | own
     try:
-        run = _open_run(store, run_name, experiment, run_id, all_tags)
+        run = _open_run(store, run_name, experiment, run_id, all_tags, common)
     except TrackingError as error:
         if on_failure == "error":
             raise
@@ -159,7 +204,9 @@ def open_mlflow_tracker(
     return FailsafeTracker(run, StoreWatch(_warn)) if on_failure == "warn" else run
 
 
-def _open_run(store: str, run_name: str, experiment: str, run_id: str | None, tags: Mapping[str, str]) -> MlflowTracker:
+def _open_run(
+    store: str, run_name: str, experiment: str, run_id: str | None, tags: Mapping[str, str], common: Mapping[str, str]
+) -> MlflowTracker:
     _require_answer(store)
     _set_environment()
     from mlflow import MlflowClient
@@ -171,11 +218,11 @@ def _open_run(store: str, run_name: str, experiment: str, run_id: str | None, ta
         experiment_id = _experiment_id(client, store, experiment)
         if run_id is not None:
             client.update_run(run_id, status="RUNNING")
-            reopened = MlflowTracker(client, store, experiment_id, run_id)
+            reopened = MlflowTracker(client, store, experiment_id, run_id, common)
             reopened.end_children("KILLED")
             return reopened
         run = client.create_run(experiment_id, run_name=run_name, tags=dict(tags))
-    return MlflowTracker(client, store, experiment_id, run.info.run_id)
+    return MlflowTracker(client, store, experiment_id, run.info.run_id, common)
 
 
 def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
@@ -189,14 +236,29 @@ def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
     Raises:
         TrackingError: The store cannot be reached, or has no such run or artifact.
     """
+    with store_client(uri) as client, tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+        return Path(client.download_artifacts(run_id, name, directory)).read_text("utf-8")
+
+
+@contextmanager
+def store_client(uri: str | None = None) -> Iterator[MlflowClient]:
+    """Open a client of the store, and raise its errors as :class:`TrackingError`.
+
+    Args:
+        uri: Store; None uses MLFLOW_TRACKING_URI, else the SQLite file in the working directory.
+
+    Raises:
+        TrackingError: The store cannot be reached, or a request fails.
+    """
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
     _require_answer(store)
     _set_environment()
     from mlflow import MlflowClient
 
     _quieten()
-    with _store_errors(store), tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-        return Path(MlflowClient(tracking_uri=_absolute(store)).download_artifacts(run_id, name, directory)).read_text("utf-8")
+    with _store_errors(store):
+        _make_whole(store)
+        yield MlflowClient(tracking_uri=_absolute(store))
 
 
 def ui_command(uri: str) -> str:
@@ -210,9 +272,11 @@ def _experiment_id(client: MlflowClient, store: str, name: str) -> str:
 
     known = client.get_experiment_by_name(name)
     if known is not None:
+        if _VIEW_TAG not in known.tags:
+            client.set_experiment_tag(known.experiment_id, _VIEW_TAG, _EXPERIMENT_TAGS[_VIEW_TAG])
         return str(known.experiment_id)
     try:
-        return str(client.create_experiment(name, artifact_location=_artifact_location(store)))
+        return str(client.create_experiment(name, artifact_location=_artifact_location(store), tags=_EXPERIMENT_TAGS))
     except MlflowException:
         known = client.get_experiment_by_name(name)  # another process may have created it
         if known is None:
