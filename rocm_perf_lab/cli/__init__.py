@@ -16,12 +16,16 @@ from rocm_perf_lab.cli.compare import compare
 from rocm_perf_lab.cli.disassemble import disassemble
 from rocm_perf_lab.cli.doctor import doctor
 from rocm_perf_lab.cli.emulate import emulate
+from rocm_perf_lab.cli.hipcc import hipcc
+from rocm_perf_lab.cli.mcp import mcp
 from rocm_perf_lab.cli.metrics import metrics
 from rocm_perf_lab.cli.optimize import COMMANDS as OPTIMIZE_COMMANDS
 from rocm_perf_lab.cli.profile import profile
 from rocm_perf_lab.cli.replay import replay
+from rocm_perf_lab.cli.report import report
 from rocm_perf_lab.cli.run import run
 from rocm_perf_lab.cli.schemas import schemas
+from rocm_perf_lab.cli.skill import skill
 from rocm_perf_lab.cli.verify import verify
 
 _OBJECTS_PER_COLLECTION = 50_000
@@ -47,6 +51,7 @@ def main() -> None:
 
 
 for _command in (
-    analyze, autotune, compare, disassemble, doctor, emulate, metrics, profile, replay, run, schemas, verify, *OPTIMIZE_COMMANDS,
+    analyze, autotune, compare, disassemble, doctor, emulate, hipcc, mcp, metrics, profile, replay, report, run, schemas, skill,
+    verify, *OPTIMIZE_COMMANDS,
 ):  # fmt: skip
     main.add_command(_command)

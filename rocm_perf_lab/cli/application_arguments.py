@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from rocm_perf_lab.cli.overrides import is_override, quoted, quoted_list
+from rocm_perf_lab.config.overrides import is_override, quoted, quoted_list
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from rocm_perf_lab.core.errors import EXIT_BAD_INPUT
 
 
 @click.command(short_help="Check GPU, ROCm, compilers and emulator.")
+@click.option("--remove-leftovers", is_flag=True, help="Remove directories with GPU memory that a killed capture left behind.")
 @JSON
 @DEBUG
-def doctor(as_json: bool, debug: bool) -> None:
+def doctor(remove_leftovers: bool, as_json: bool, debug: bool) -> None:
     """Check GPU, ROCm, compilers and emulator, and show hints for missing parts.
 
     Exits with 2 if neither a GPU nor the emulator can be used.
@@ -23,8 +24,10 @@ def doctor(as_json: bool, debug: bool) -> None:
     def run() -> None:
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.doctor.job import run_doctor
+        from rocm_perf_lab.jobs.doctor.job import remove_leftovers_of_captures, run_doctor
 
+        if remove_leftovers:
+            remove_leftovers_of_captures(Console(highlight=False, stderr=as_json))
         if not run_doctor(Console(highlight=False), as_json=as_json):
             sys.exit(EXIT_BAD_INPUT)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from rocm_perf_lab.cli.profile_arguments import ProfileArguments
+    from rocm_perf_lab.jobs.lab import Lab
 
 _MULTIRUN = ("--multirun", "-m")
 
@@ -117,10 +118,23 @@ def run_hydra(arguments: Sequence[str]) -> None:
 
 
 def run_application(arguments: ProfileArguments) -> None:
-    """Profile a command line; its configuration is composed as by :func:`run_hydra`, or read from the cache.
+    """Profile a command line.
 
     Raises:
         LabError: The configuration is invalid, or the job failed.
+    """
+    open_application(arguments, arguments.command).run()
+
+
+def open_application(arguments: ProfileArguments, command: Sequence[str]) -> Lab:
+    """Open the run of an application; its configuration is composed as by :func:`run_hydra`, or read from the cache.
+
+    Args:
+        arguments: Settings of the run.
+        command: Program and arguments.
+
+    Raises:
+        LabError: The configuration is invalid, or the directory of the run cannot be written.
     """
     from rocm_perf_lab.config.composition import compose_overrides
     from rocm_perf_lab.config.composition_cache import Composition
@@ -133,19 +147,19 @@ def run_application(arguments: ProfileArguments) -> None:
     if plain is None:
         plain, origins = compose_overrides(arguments.overrides())
     display = arguments.display or plain["display"]
-    resolved = {**plain, "job": {**plain["job"], "command": list(arguments.command)}, "display": display}
+    resolved = {**plain, "job": {**plain["job"], "command": list(command)}, "display": display}
     if origins is None:
         settings = RunConfig.model_validate({name: resolved[name] for name in RunConfig.model_fields})
     else:
         settings = parse_run_config(resolved, origins)
         composition.remember(plain)
     started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
-    directory = arguments.output or f"outputs/{started}-profile-{Path(arguments.command[0]).name}"
+    directory = arguments.output or f"outputs/{started}-profile-{Path(command[0]).name}"
     with _writing(directory):
         lab = Lab.open(settings, resolved=resolved, output_dir=Path(directory).absolute())
     # Skips the collections at exit. Not for other jobs: with Triton loaded its bindings would report uncollected objects.
     atexit.register(gc.freeze)
-    lab.run()
+    return lab
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocm_perf_lab.cli.application_arguments import ApplicationArguments
-from rocm_perf_lab.cli.overrides import quoted, quoted_list
+from rocm_perf_lab.config.overrides import quoted, quoted_list
 from rocm_perf_lab.core.errors import LabError
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_OF_JOB = "device="
+"""An application's device is a key of its job: those of kernels cannot run applications."""
 _OVERRIDE = re.compile(r"[+~]{0,2}[\w/@.]+=")
 
 
@@ -24,3 +26,8 @@ def quoted(text: str) -> str:
 def quoted_list(texts: tuple[str, ...]) -> str:
     """Return a list of strings in the grammar of Hydra."""
     return f"[{','.join(map(quoted, texts))}]"
+
+
+def application_setting(override: str) -> str:
+    """Return an override of the configuration of a job with an application: `device=emulator` becomes a key of the job."""
+    return f"job.{override}" if override.startswith(_OF_JOB) else override
