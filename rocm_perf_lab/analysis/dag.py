@@ -35,7 +35,11 @@ DEPENDENCE_RULE = (
     " launch. A dispatch that overlaps the next one of its queue and stream by less than"
     f" {DEFAULT_MAX_OVERLAP_NS} ns ends when that one starts."
 )
-_NO_LAUNCHES = "the trace contains no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)"
+_NO_LAUNCHES = {
+    False: "the trace contains no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)",
+    True: "emulated dispatches are recorded without API calls",
+}
+"""Reason by whether times are emulated."""
 
 
 def dag_document(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, max_nodes: int = MAX_NODES) -> DagDocument:
@@ -81,7 +85,7 @@ def dag_document(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, max_no
             for gap in times.gaps
         ),
         launches=DagLaunches(**vars(times.launches)) if times.launches else None,
-        launches_reason=None if times.launches else _NO_LAUNCHES,
+        launches_reason=None if times.launches else _NO_LAUNCHES[profile.provenance.trace.emulated],
         clamped_overlaps=graph.clamped,
         notes=path.notes,
         what_if=tuple(

@@ -83,7 +83,7 @@ def describe(
 def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: CheckedResult) -> ProfileDocument:
     roof = diagnosis.roofline
     placed = isinstance(roof, Roofline)
-    waves, mix, mix_reason = _instruction_mix(profile)
+    waves, mix, mix_reason = instruction_mix(profile)
     return ProfileDocument(
         kernel=KernelPart(
             name=profile.kernel.name,
@@ -201,7 +201,7 @@ def _occupancy(profile: Profile) -> OccupancyPart:
     )
 
 
-def _instruction_mix(
+def instruction_mix(
     profile: Profile,
 ) -> tuple[float | None, dict[str, InstructionCount] | None, str | None]:
     """Merge instruction counts of all passes: they repeat exactly from run to run."""

@@ -34,7 +34,12 @@ _DOUBTED = 0.5
 """Largest confidence of a verdict that rests on an assumed GPU, an impossible clock, or an unknown bandwidth."""
 _WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
 _NO_BANDWIDTH = "the bandwidth of the memory, at which the waiting may be queueing"
-_NO_TRACE = "waits by instruction and source line: a thread trace (rocprofv3 --att -- APPLICATION, or passes=deep)"
+_NO_TRACE = "waits by instruction and source line: a thread trace ({})"
+_HOW_TO_TRACE = {
+    False: "rocprofv3 --att -- APPLICATION, or passes=deep",
+    True: "rocm-perf profile --deep-analysis, or passes=deep",
+}
+"""Command by whether times are emulated."""
 
 
 def kernel_ledger(
@@ -85,7 +90,7 @@ def kernel_ledger(
         from rocm_perf_lab.analysis.sample_account import sample_account
 
         accounts.append(sample_account(samples, profile.kernel.mangled_name, traced=traced))
-    missing = (_NO_TRACE,) if traced is None and samples is None else ()
+    missing = (_NO_TRACE.format(_HOW_TO_TRACE[emulated]),) if traced is None and samples is None else ()
     ledger = fuse(accounts, known_ns, emulated=emulated, missing=missing)
     return _doubted(_without_bandwidth(ledger, accounts, profile), profile)
 

@@ -35,21 +35,22 @@ _REPLACED = {
 
 
 def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...]:
-    """Return one sentence per question that the recording's counters leave open, with the rocprofv3 option that answers it."""
+    """Return one sentence per question that the recording's counters leave open, with the command that answers it."""
     known = _names(counted)
     architecture = profile.target.architecture
     has_matrix = bool(profile.target.peaks.matrix_flops_per_cu_clock)
+    emulated = profile.provenance.trace.emulated
     sentences = []
     for question, names in _GROUPS:
         absent = [name for name in names if not _has(known, name)]
         if not absent or (question == "busy matrix cores" and not has_matrix):
             continue
-        sentences.append(f"{question}: rocprofv3 --pmc {' '.join(names[:_MOST_PER_PASS])} -- APPLICATION")
+        chosen = names[:_MOST_PER_PASS]
+        command = f"passes.counters=[{','.join(chosen)}]" if emulated else f"rocprofv3 --pmc {' '.join(chosen)} -- APPLICATION"
+        sentences.append(f"{question}: {command}")
     if len(sentences) == len(_GROUPS):
-        return (
-            f"counters of {architecture}: rocm-perf profile ./APPLICATION, or rocprof-compute profile -- ./APPLICATION",
-            *sentences,
-        )
+        measured = "" if emulated else ", or rocprof-compute profile -- ./APPLICATION"
+        return (f"counters of {architecture}: rocm-perf profile ./APPLICATION{measured}", *sentences)
     return tuple(sentences)
 
 

@@ -33,9 +33,12 @@ _IDLE_LANES, _LANES_CONFIDENCE = 0.6, 0.55
 in a loop, which lasts as long as its last lane."""
 _PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
-_MEMORY_MISSING = (
-    "the bytes that the kernel moved, which a trace does not record: rocprofv3 --pmc FETCH_SIZE WRITE_SIZE -- APPLICATION"
-)
+_MEMORY_MISSING = "the bytes that the kernel moved, which a trace does not record: {}"
+_HOW_TO_COUNT = {
+    False: "rocprofv3 --pmc FETCH_SIZE WRITE_SIZE -- APPLICATION",
+    True: "passes.counters=[FETCH_SIZE,WRITE_SIZE]",
+}
+"""Command by whether times are emulated."""
 _CONFIDENCE = {
     Cause.MEMORY_LATENCY: 0.85,
     Cause.MEMORY_BACKPRESSURE: 0.75,
@@ -98,7 +101,8 @@ def trace_account(trace: ThreadTrace, profile: Profile | None = None, code: Exec
         losses=losses,
         units=(*units, *memory),
         missing=(
-            *_missing(trace, needs_bytes=needs_bytes and not (profile is not None and has_dram_traffic(profile))),
+            *([] if not needs_bytes or (profile is not None and has_dram_traffic(profile)) else [_missing_bytes(profile)]),
+            *_missing_lanes(trace),
             *_missing_time(covered),
         ),
         notes=_notes(trace, budget),
@@ -283,14 +287,17 @@ def _suggestion(trace: ThreadTrace, lost: LostTime) -> str | None:
     )
 
 
-def _missing(trace: ThreadTrace, *, needs_bytes: bool) -> tuple[str, ...]:
-    missing = [_MEMORY_MISSING] if needs_bytes else []
-    if not _is_reliable(HardwareUnit.VALU, trace):
-        missing.append(
-            f"the active lanes: {trace.masked_vector_share:.0%} of the vector instructions issue in divergent code; collect"
-            " SQ_THREAD_CYCLES_VALU and SQ_ACTIVE_INST_VALU"
-        )
-    return tuple(missing)
+def _missing_bytes(profile: Profile | None) -> str:
+    return _MEMORY_MISSING.format(_HOW_TO_COUNT[profile is not None and profile.provenance.trace.emulated])
+
+
+def _missing_lanes(trace: ThreadTrace) -> tuple[str, ...]:
+    if _is_reliable(HardwareUnit.VALU, trace):
+        return ()
+    return (
+        f"the active lanes: {trace.masked_vector_share:.0%} of the vector instructions issue in divergent code; collect"
+        " SQ_THREAD_CYCLES_VALU and SQ_ACTIVE_INST_VALU",
+    )
 
 
 def _missing_time(covered: float) -> tuple[str, ...]:

@@ -6,19 +6,21 @@ import json
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.source_control import commit_of
 from rocm_perf_lab.device.protocol import SampledDevice
 from rocm_perf_lab.jobs.inputs import require_inputs
+from rocm_perf_lab.jobs.run_identity import run_name, shape_of, user_name
 from rocm_perf_lab.jobs.run_lock import RunLock, hold_run_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.config.run import RunConfig
@@ -72,6 +74,7 @@ class Lab:
         output_dir: Path,
         resumed: bool = False,
         tracking_run: str | None = None,
+        console: Console | None = None,
     ) -> Lab:
         """Check the input files, and store the resolved configuration in the run's directory.
 
@@ -81,6 +84,7 @@ class Lab:
             output_dir: Directory of the run.
             resumed: Whether an interrupted run continues.
             tracking_run: Id of that run in the tracking store.
+            console: Receives the output; None is the terminal.
 
         Raises:
             LabError: An input file does not exist or cannot be read, or another process works in the directory.
@@ -89,8 +93,8 @@ class Lab:
         require_inputs(settings)
         lock = hold_run_directory(output_dir) if _LOCKED & set(settings.job.target.split(".")) else None
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
-        console = Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
-        return cls(settings, resolved, output_dir, console, resumed, tracking_run, lock=lock)
+        shown = console or Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
+        return cls(settings, resolved, output_dir, shown, resumed, tracking_run, lock=lock)
 
     @cached_property
     def config(self) -> LabConfig:
@@ -131,7 +135,7 @@ class Lab:
     @cached_property
     def tracker(self) -> RunTracker:
         """The tracking run; opened at first use."""
-        return self._tracker(f"{self.job_name} {self.config.kernel.name}")
+        return self._tracker(run_name(self.job_name, self.config))
 
     def deferred_tracker(self, run_name: str) -> RunTracker:
         """Return a tracker that logs after the command has answered; trackers other than MLflow are fast and log at once."""
@@ -140,11 +144,23 @@ class Lab:
 
         if self.settings.tracking.target != f"{open_mlflow_tracker.__module__}.{open_mlflow_tracker.__name__}":
             return self._tracker(run_name)
-        return DeferredTracker(self.settings.tracking, run_name, self.output_dir)
+        return DeferredTracker(self.settings.tracking, run_name, self.output_dir, self.common_tags)
 
     def _tracker(self, run_name: str) -> RunTracker:
-        tracker: RunTracker = build(self.settings.tracking, where="tracking", run_name=run_name, run_id=self.tracking_run)
+        tracker: RunTracker = build(
+            self.settings.tracking, where="tracking", run_name=run_name, run_id=self.tracking_run, common_tags=self.common_tags
+        )
         return tracker
+
+    @property
+    def common_tags(self) -> dict[str, str]:
+        """Tags of the tracking run and of all its children: job, GPU, kernel, shape, user, commit of the source."""
+        described = getattr(self.settings, "kernel", None)
+        tags = {"job": self.job_name, "target": self.settings.target.name, "architecture": self.settings.target.architecture}
+        if described is not None:
+            tags |= {"kernel": described.name, "shape": shape_of(self.config)}
+        commit = commit_of(described.directory if described is not None else Path.cwd())
+        return tags | {"user": user_name()} | ({"git_commit": commit} if commit is not None else {})
 
     @property
     def job_name(self) -> str:

@@ -1,6 +1,6 @@
 """Tags, parameters and metrics of profiles and verdicts, with names that are the same in all runs.
 
-A metric with an emulated time has "emulated" in its name, so that charts cannot mix it with measured times.
+Times are microseconds in all jobs. The tag `time_kind` of every run says whether they are emulated or measured.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
     from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
-    from rocm_perf_lab.optimize.loop import LoopResult
+    from rocm_perf_lab.optimize.loop_result import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.optimize.proposers.spending import Spending
     from rocm_perf_lab.statistics.paired_test import PairedComparison
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
@@ -100,11 +101,11 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
     }
 
 
-def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float]:
+def profile_metrics(profiled: AnalyzedKernel) -> dict[str, float]:
     """Return time, resources, occupancy, bandwidth and error of a profile."""
     resources, occupancy, roof = profiled.profile.resources, profiled.profile.occupancy, profiled.diagnosis.roofline
     metrics = {
-        **({f"{time_kind}_runtime_us": profiled.runtime_ns / _NS_PER_US} if profiled.runtime_ns else {}),
+        **({"runtime_us": profiled.runtime_ns / _NS_PER_US} if profiled.runtime_ns else {}),
         "vgpr": float(resources.vgpr_per_thread),
         "sgpr": float(resources.sgpr_per_wave),
         "lds_bytes": float(resources.lds_bytes),
@@ -114,10 +115,10 @@ def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float
     if profiled.profile.timing_errors is not None:
         metrics |= expected_metrics(profiled.runtime_ns, profiled.profile.timing_errors)
     if isinstance(roof, Roofline):
-        metrics[f"{time_kind}_gb_per_s"] = roof.gb_per_s
+        metrics["gb_per_s"] = roof.gb_per_s
         metrics["dram_bytes"] = roof.dram_bytes
         if roof.gflop_per_s is not None:
-            metrics[f"{time_kind}_gflop_per_s"] = roof.gflop_per_s
+            metrics["gflop_per_s"] = roof.gflop_per_s
     if profiled.verification is not None and profiled.verification.checks:
         metrics["max_abs_error"] = max(check.max_abs_error for check in profiled.verification.checks)
     return metrics
@@ -126,7 +127,7 @@ def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float
 def expected_metrics(runtime_ns: float, errors: TimingErrors) -> dict[str, float]:
     """Return the bounds of an emulated time, and the factor within which two variants are indistinguishable."""
     low, high = errors.around(runtime_ns / _NS_PER_US)
-    return {"emulated_runtime_low_us": low, "emulated_runtime_high_us": high, "emulated_ratio_band": errors.decisive.factor}
+    return {"runtime_low_us": low, "runtime_high_us": high, "ratio_band": errors.decisive.factor}
 
 
 def verdict_tags(verdict: Verdict) -> dict[str, str]:
@@ -144,14 +145,14 @@ def verdict_tags(verdict: Verdict) -> dict[str, str]:
     }
 
 
-def verdict_metrics(verdict: Verdict, time_kind: str) -> dict[str, float]:
+def verdict_metrics(verdict: Verdict) -> dict[str, float]:
     """Return the gain over the best source at that time, with its bounds if known."""
     if verdict.improvement is None:
         return {}
-    metrics = {f"{time_kind}_improvement": verdict.improvement}
+    metrics = {"improvement": verdict.improvement}
     comparison = verdict.comparison
     if comparison is not None and not comparison.is_exact and isfinite(comparison.least):
-        metrics |= {f"{time_kind}_improvement_least": comparison.least, f"{time_kind}_improvement_most": comparison.most}
+        metrics |= {"improvement_least": comparison.least, "improvement_most": comparison.most}
     return metrics
 
 
@@ -164,10 +165,11 @@ def optimize_document(
     isolation: str,
     seeds: RunSeeds | None = None,
     errors: TimingErrors | None = None,
+    spending: Spending | None = None,
 ) -> dict[str, Any]:
-    """Return the content of optimize.json; `errors` are the error bands of emulated times."""
+    """Return the content of optimize.json; `errors` are the error bands of emulated times, `spending` that on models."""
     return {
-        "schema_version": "1.3",
+        "schema_version": "1.4",
         "time_kind": time_kind,
         "error_bands": errors.model_dump(mode="json") if errors is not None else None,
         "speedup": result.speedup,
@@ -184,6 +186,7 @@ def optimize_document(
         },
         "rebuild": {**asdict(rebuild), "identical": rebuild.is_identical} if rebuild is not None else None,
         "isolation": isolation,
+        "spending": asdict(spending) if spending is not None else None,
         "stop_reason": result.stop_reason,
         "verdicts": [_verdict_row(verdict) for verdict in result.verdicts],
     }

@@ -6,6 +6,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.report.run_view import SNAPSHOT
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,7 +37,7 @@ def forget_results(directory: Path, *, passes: bool) -> None:
     _wait_for_tracking(directory)
     for name in _RESULTS:
         (directory / name).unlink(missing_ok=True)
-    for name in (ROCPD_DIRECTORY, ATT_DIRECTORY) if passes else ():
+    for name in (ROCPD_DIRECTORY, ATT_DIRECTORY, SNAPSHOT) if passes else ():
         shutil.rmtree(directory / name, ignore_errors=True)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.arguments import BufferArgument
+from rocm_perf_lab.languages.source_launch import with_source_launch
 from rocm_perf_lab.verify.baseline import BaselineRecorder
 from rocm_perf_lab.verify.comparison import BaselineTrial, compare_run
 from rocm_perf_lab.verify.coverage import AttemptedTrial, CoverageRecorder, CoverageSearch
@@ -161,7 +162,8 @@ class CorrectnessChecker:
         """Search for trials that take the remaining branches of a rewrite, and return those that stay untaken."""
         assert self._plan is not None
         assert self.policy.seed is not None
-        search = CoverageSearch(self.description, self._plan.sizes, self.policy.seed, self.policy.searched)
+        description = with_source_launch(self.description, source)
+        search = CoverageSearch(description, self._plan.sizes, self.policy.seed, self.policy.searched)
         return search.run(self._executor.build(source).code_object, rewrite.recorder, source, rewrite).uncovered
 
     def _attempt(self, trial: Trial, source: Path, runner: TrialRunner) -> AttemptedTrial:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.device.launch import launch_geometry
 from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.languages.source_launch import with_source_launch
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.trials import described, in_place_pairs, trial_launches
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     Compile = Callable[[KernelDescription, Path], BuildResult]
 
+_FACTOR_OF_TILES = 8
+"""A tile is computed as a whole, also if the shape of a trial needs few elements of it."""
 BuildKey = tuple[tuple[str, str], ...]
 
 
@@ -45,7 +50,7 @@ class TrialExecutor:
             source: Source file.
             poison: Seed of the content of uninitialised buffers.
             runner: Emulator or device.
-            budget: Wave instructions that one dispatch may execute.
+            budget: Wave instructions that one dispatch may execute; more if the source asks for a larger launch.
 
         Returns:
             Result, and the last launch.
@@ -56,17 +61,27 @@ class TrialExecutor:
         launches = self.launches(trial, source, poison)
         aliases = in_place_pairs(self.description, trial)
         is_high = trial.rounds[-1] % 2 == 1  # a rewrite cannot tell trials from launches on a GPU by their addresses
+        budget *= self._growth(trial, source, launches[-1])
         return runner.run(launches, aliases, budget=budget, has_high_addresses=is_high), launches[-1]
+
+    def _growth(self, trial: Trial, source: Path, launch: Launch) -> int:
+        """Return the factor of the budget for a source with its own launch: that of its work-items, or of a whole tile."""
+        if with_source_launch(self.description, source) is self.description:
+            return 1
+        own = prod(launch_geometry(described(self.description, trial)).work_items)
+        return max(_FACTOR_OF_TILES, -(-prod(launch.grid) * prod(launch.block) // own))
 
     def launches(self, trial: Trial, source: Path, poison: int) -> list[Launch]:
         """Return the launches of a trial, one per round; see :meth:`run`.
+
+        A source may ask for its own launch configuration.
 
         Raises:
             LabError: The source does not compile, or the description cannot be launched with these params.
         """
         build = self._built(described(self.description, trial), source)
         symbol = find_kernel(build.code_object, self.description.entry).symbol
-        return trial_launches(self.description, trial, build, symbol, poison=poison)
+        return trial_launches(with_source_launch(self.description, source), trial, build, symbol, poison=poison)
 
     def build(self, source: Path) -> BuildResult:
         """Return the build of a source for the described params.

@@ -19,6 +19,7 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.emulator.translation import KernelTranslator
+from rocm_perf_lab.languages.source_launch import with_source_launch
 from rocm_perf_lab.languages.spec import Tolerance
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.large_shapes import large_shapes
@@ -175,7 +176,8 @@ class LargeTrials:
         return sum(k.goal == shape.goal for k in known) < _SHAPES_OF_GOAL[shape.goal]
 
     def _launch(self, shape: LargeShape, source: Path) -> SparseLaunch:
-        described = self.description.model_copy(update={"params": dict(shape.params)})
+        own = with_source_launch(self.description, source)
+        described = own.model_copy(update={"params": dict(shape.params)})
         build = self.compile_source(described, source)
         return sparse_launch(described, build, find_kernel(build.code_object, self.description.entry).symbol)
 
@@ -250,9 +252,11 @@ class LargeTrials:
         try:
             launch = self._launch(recorded.shape, source)
             with self._session(launch, recorded.contents, recorded.budget) as session:
-                for workgroup in recorded.workgroups:
+                grid = WorkgroupMap(launch.geometry.grid, session)
+                is_same = launch.geometry == recorded.launch.geometry
+                for workgroup in recorded.workgroups if is_same else _own_workgroups(recorded, session, grid, launch.workgroups):
                     session.run(workgroup)
-                return self._compared(recorded, session, WorkgroupMap(launch.geometry.grid, session))
+                return self._compared(recorded, session, grid, is_same_launch=is_same)
         except (InstructionBudgetExceeded, BarrierDeadlock) as error:
             raise NotDecided("the rewrite executes many more instructions per workgroup") from error
         except NotDecided:
@@ -260,14 +264,16 @@ class LargeTrials:
         except LabError as error:
             return str(error)
 
-    def _compared(self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap) -> str | None:
+    def _compared(
+        self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, *, is_same_launch: bool
+    ) -> str | None:
         for name, buffer in recorded.launch.buffers.items():
             if buffer.argument.access == "in" and any(place[0] == name for place in session.written_pages()):
                 return f"input {name!r} is written"
         absent = _unwritten(recorded, session)
         if absent is not None:
             return absent
-        repeated = self._repeated(recorded, session, grid)
+        repeated = _repeated(recorded, session, grid, _pairs(recorded, session, grid, is_same_launch=is_same_launch))
         if repeated is not None:
             return repeated
         for _ in range(_ROUNDS):
@@ -276,57 +282,54 @@ class LargeTrials:
             if wrong is not None:
                 return str(wrong)
             missing = [d for d in differences if d.by_baseline]
-            absent = self._run_missing(recorded, session, grid, missing)
+            absent = self._run_missing(recorded, session, grid, missing, is_same_launch=is_same_launch)
             if absent is not None:
                 return absent
             self._run_baseline(recorded, [d for d in differences if not d.by_baseline])
             if not differences:
                 return None
         wrong = next((d for d in self._differences(recorded, session) if d.by_both), None)
+        if wrong is None and not is_same_launch:
+            self._require_common(recorded, session)
         return None if wrong is None else str(wrong)
 
-    def _repeated(self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap) -> str | None:
-        """Return why a rewrite is wrong in which distant workgroups write the same elements, so that others stay unwritten.
-
-        The ends of buffers do not count: workgroups without work of their own may repeat that of the last one.
-        """
-        pairs = [(one, one + (1 << bit)) for one in recorded.workgroups for bit in _WRAPPED_BITS]
-        for name in recorded.launch.buffers:
-            for workgroup in recorded.workgroups:
-                elements = session.elements_of(workgroup, name)
-                owner = grid.workgroup_of(name, elements[0]) if elements is not None else None
-                if owner is not None and abs(owner - workgroup) > 1:
-                    pairs.append((owner, workgroup))
-        for one, other in pairs[: len(recorded.workgroups) * len(_WRAPPED_BITS) + _LOCATED]:
-            if other not in recorded.writes:
-                continue
-            session.run(one)
-            for name, buffer in recorded.launch.buffers.items():
-                shared = session.shared_element(one, other, name)
-                if (
-                    shared is not None
-                    and 0 < shared < prod(buffer.shape) - 1
-                    and not _is_at_the_end(session, other, name, buffer)
-                ):
-                    index = ", ".join(str(int(i)) for i in np.unravel_index(shared, buffer.shape))
-                    return f"workgroups {one:,} and {other:,} both write {name}[{index}]"
-        return None
+    def _require_common(self, recorded: _RecordedShape, session: SparseSession) -> None:
+        """Raise NotDecided if no element of an output was written by both kernels, so that nothing was compared."""
+        ours = session.written_pages()
+        for name in sorted({buffer for buffer, _ in recorded.owed}):
+            known = [(recorded.written[place], ours[place]) for place in recorded.written if place[0] == name and place in ours]
+            if not any(one.meets(other) for one, other in known):
+                raise NotDecided(f"the chosen workgroups of both kernels write no common element of {name}")
 
     def _run_missing(
-        self, recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, missing: list[_Difference]
+        self,
+        recorded: _RecordedShape,
+        session: SparseSession,
+        grid: WorkgroupMap,
+        missing: list[_Difference],
+        *,
+        is_same_launch: bool,
     ) -> str | None:
-        """Run the workgroups of a rewrite that should write elements which the unmodified kernel wrote."""
+        """Run the workgroups of a rewrite that should write elements which the unmodified kernel wrote.
+
+        With a launch of its own, a rewrite may write tiles that are interleaved in memory.
+        """
         for difference in missing[:_LOCATED]:
-            workgroup = grid.workgroup_of(difference.buffer, difference.element)
-            if workgroup is None and _is_idle(recorded, session, difference.buffer):
-                return f"{difference.label} is not written: no workgroup but the first writes {difference.buffer}"
+            name, element = difference.buffer, difference.element
+            workgroup = grid.workgroup_of(name, element)
+            if workgroup is None and _is_idle(recorded, session, name):
+                return f"{difference.label} is not written: no workgroup but the first writes {name}"
             if workgroup is None:
                 continue
-            session.run(workgroup)
+            writers = () if is_same_launch else grid.writers(name, element)
+            for number in (workgroup, *writers):
+                session.run(number)
             place, byte = difference.place
-            changed = session.writes[workgroup].get(place)
-            is_written = changed is not None and changed.has_any(byte, byte + difference.size)
-            if not is_written and grid.is_certain(difference.buffer, difference.element):
+            changed = session.written_pages().get(place)
+            if changed is not None and changed.has_any(byte, byte + difference.size):
+                continue
+            is_tile = bool(writers) and all(grid.is_linear(name, number) for number in writers)
+            if is_tile if not is_same_launch else grid.is_certain(name, element):
                 return f"{difference.label} is not written"
         return None
 
@@ -416,6 +419,61 @@ class _Difference:
 
     def __str__(self) -> str:
         return f"{self.label}: {float(self.got):.9g} instead of {float(self.want):.9g}"
+
+
+def _pairs(
+    recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, *, is_same_launch: bool
+) -> list[tuple[int, int]]:
+    """Return workgroups of a rewrite that write the same elements if an id or an index wraps around.
+
+    With a launch of its own, only one workgroup has partners at all distances: the unmodified kernel's are not comparable.
+    """
+    if is_same_launch:
+        pairs = [(one, one + (1 << bit)) for one in recorded.workgroups for bit in _WRAPPED_BITS]
+        pairs = [(one, other) for one, other in pairs if other in recorded.writes]
+        located = list(recorded.workgroups)
+    else:
+        located = sorted(session.writes)
+        total, start = prod(grid.grid), min(located[len(located) // 4], _FIRST_OF_PAIRS)
+        pairs = [(start, start + (1 << bit)) for bit in _WRAPPED_BITS if start + (1 << bit) < total]
+    misplaced = []
+    for name in recorded.launch.buffers:
+        for workgroup in located:
+            elements = session.elements_of(workgroup, name)
+            owner = grid.workgroup_of(name, elements[0]) if elements is not None else None
+            if owner is not None and abs(owner - workgroup) > 1:
+                misplaced.append((owner, workgroup))
+    return [*pairs, *misplaced[:_LOCATED]]
+
+
+def _repeated(recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, pairs: list[tuple[int, int]]) -> str | None:
+    """Return why a rewrite is wrong in which distant workgroups write the same elements, so that others stay unwritten.
+
+    The ends of buffers do not count: workgroups without work of their own may repeat that of the last one.
+    """
+    for one, other in pairs:
+        for workgroup in (one, other):
+            session.run(workgroup)
+        for name, buffer in recorded.launch.buffers.items():
+            shared = session.shared_element(one, other, name)
+            if shared is not None and 0 < shared < prod(buffer.shape) - 1 and not _is_at_the_end(session, other, name, buffer):
+                index = ", ".join(str(int(i)) for i in np.unravel_index(shared, buffer.shape))
+                return f"workgroups {one:,} and {other:,} both write {name}[{index}]"
+    return None
+
+
+def _own_workgroups(recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, total: int) -> list[int]:
+    """Return the workgroups of a rewrite with its own launch that write what those of the unmodified kernel wrote."""
+    for workgroup in grid.origin():
+        session.run(workgroup)
+    found: list[int] = []
+    for name in recorded.launch.buffers:
+        for workgroup in recorded.workgroups:
+            elements = recorded.map.session.elements_of(workgroup, name)
+            for element in elements if elements is not None else ():
+                located = (grid.workgroup_of(name, element), *grid.writers(name, element))
+                found += [number for number in located if number is not None and number < total]
+    return sorted({*found, 0, total - 1})
 
 
 def _unwritten(recorded: _RecordedShape, session: SparseSession) -> str | None:

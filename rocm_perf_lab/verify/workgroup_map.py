@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.geometry import Dim3
     from rocm_perf_lab.verify.sparse_run import SparseSession
 
+_MOST_WRITERS = 16
+
 
 @dataclass(frozen=True)
 class WorkgroupMap:
@@ -33,6 +35,22 @@ class WorkgroupMap:
             return None
         return self._inverse(element - start[0], strides)[0]
 
+    def writers(self, buffer: str, element: int) -> tuple[int, ...]:
+        """Return the workgroups that write an element if each writes what the first one does, at the distance of the map.
+
+        Workgroups may write tiles that are interleaved in memory. There are none if the map is unknown or more than 16 fit.
+        """
+        start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
+        if not strides or start is None or element < start[0]:
+            return ()
+        found = self._fitting(element - start[0], strides, start[1] - start[0])
+        return tuple(workgroup for workgroup, rest in found or () if self.session.changed(0, buffer, start[0] + rest))
+
+    def is_linear(self, buffer: str, workgroup: int) -> bool:
+        """Return whether all workgroups that ran, with ids up to this one on each axis, follow the map."""
+        start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
+        return start is not None and strides is not None and self._is_linear(buffer, start[0], strides, workgroup)
+
     def is_certain(self, buffer: str, element: int) -> bool:
         """Return whether a correct kernel must write the element in the workgroup of the map.
 
@@ -40,7 +58,7 @@ class WorkgroupMap:
         at the same distance from its first one.
         """
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
-        if strides is None or start is None or element < start[0]:
+        if not strides or start is None or element < start[0]:
             return False
         distance, (stride, _, size) = element - start[0], strides[0]
         if start[1] - start[0] >= stride and distance // stride < size:
@@ -71,6 +89,23 @@ class WorkgroupMap:
             workgroup += count * step
             distance -= count * stride
         return workgroup, distance
+
+    def _fitting(self, distance: int, strides: list[tuple[int, int, int]], extent: int) -> list[tuple[int, int]] | None:
+        """Return workgroups whose first element is at most `extent` before a distance, with the rest; None for too many."""
+        if not strides:
+            return [(0, distance)] if 0 <= distance <= extent else []
+        (stride, step, size), others = strides[0], strides[1:]
+        reach = extent + sum(other * (count - 1) for other, _, count in others)
+        most, least = min(distance // stride, size - 1), max(0, -((reach - distance) // stride))
+        if most - least >= _MOST_WRITERS:
+            return None
+        found: list[tuple[int, int]] = []
+        for count in range(most, least - 1, -1):
+            inner = self._fitting(distance - count * stride, others, extent)
+            if inner is None or len(found) + len(inner) > _MOST_WRITERS:
+                return None
+            found += [(count * step + workgroup, rest) for workgroup, rest in inner]
+        return found
 
     def _is_linear(self, buffer: str, start: int, strides: list[tuple[int, int, int]], up_to: int) -> bool:
         for workgroup in self.session.writes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -231,9 +232,17 @@ def test_a_missing_counter_of_a_sum_yields_a_lower_bound(tmp_path: Path) -> None
     assert dram.share == pytest.approx(8_403_904 / 10_000 / (0.8 * 5324.8), rel=0.01)
 
 
-def test_without_counters_the_command_to_collect_them_is_named(tmp_path: Path) -> None:
-    found = ledger(tmp_path, {})
+@pytest.mark.parametrize("emulated", [True, False])
+def test_without_counters_the_command_to_collect_them_is_named(tmp_path: Path, *, emulated: bool) -> None:
+    profile = vec_copy_profile(tmp_path, {})
+    trace = replace(profile.provenance.trace, emulated=emulated)
+    profile = replace(profile, provenance=replace(profile.provenance, trace=trace))
+
+    found = kernel_ledger(profile, {}, VEC_COPY_NS, thread_trace=Unavailable("not taken"))
 
     assert found.verdict == UNDECIDED
-    assert any("rocprofv3 --pmc FETCH_SIZE WRITE_SIZE" in line for line in found.missing)
-    assert any("--att" in line for line in found.missing)
+    wanted = (
+        ("passes.counters=[FETCH_SIZE,WRITE_SIZE]", "--deep-analysis") if emulated else ("rocprofv3 --pmc FETCH_SIZE", "--att")
+    )
+    assert all(any(words in line for line in found.missing) for words in wanted)
+    assert emulated != any("rocprof" in line for line in found.missing)

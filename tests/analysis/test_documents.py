@@ -16,10 +16,12 @@ from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
 from rocm_perf_lab.analysis.series_document import export_schema as export_series_schema
 from rocm_perf_lab.autotune.document import export_schema as export_autotune_schema
 from rocm_perf_lab.jobs.analyze.document import export_schema as export_report_schema
+from rocm_perf_lab.jobs.run.document import export_schema as export_run_schema
 from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
+from rocm_perf_lab.replay.schemas import export_schemas as export_replay_schemas
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
@@ -48,7 +50,9 @@ def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
             export_series_schema(tmp_path),
             export_autotune_schema(tmp_path),
             export_verify_schema(tmp_path),
+            export_run_schema(tmp_path),
             *export_capture_schemas(tmp_path),
+            *export_replay_schemas(tmp_path),
         )
     }
 

@@ -121,7 +121,7 @@ def test_bytes_that_counters_state_are_not_asked_for(profile: Profile) -> None:
     def missing(*counters: str) -> tuple[str, ...]:
         return account_of(trace, replace(profile, counter_passes=(dict.fromkeys(counters, 1000.0),))).missing
 
-    assert "--pmc FETCH_SIZE WRITE_SIZE" in missing("FETCH_SIZE")[0]
+    assert "passes.counters=[FETCH_SIZE,WRITE_SIZE]" in missing("FETCH_SIZE")[0]
     assert missing("FETCH_SIZE", "WRITE_SIZE") == ()
     assert missing("TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum") == ()
 

@@ -19,6 +19,7 @@ from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.att import thread_trace
+from tests.builders.report_pages import run_data
 from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
 from tests.builders.simd_traces import Traced
 
@@ -75,9 +76,9 @@ def test_time_waits_loops_and_limits_are_read_at_80_columns(
     )
     assert "lost to memory latency 87%, scalar latency 10%" in text
     assert "phases 10% before the first loop, 89% in loops, 0% behind" in text
-    page = (database.parent / "out" / "report.html").read_text()
-    assert "<h2>Thread trace (measured cycles)</h2>" in page
-    assert "86.6 %<br>" in page  # 800 of 924 cycles because of the load
+    page = run_data(database.parent / "out" / "report.html")
+    assert (page["time_kind"], page["code"]["emulated"]) == ("measured", False)
+    assert [0x1018, 0x1010, 800, "vmcnt"] in page["code"]["charges"]  # 800 of 924 cycles because of the load
     part = document["thread_trace"]
     assert part["time_balance"] == {
         "instructions": 924, "waves": 924, "overlapped": 0, "behind_last": 0, "unplaced": 0, "without_file": 0,

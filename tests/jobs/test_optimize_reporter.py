@@ -40,7 +40,7 @@ class RecordingTracker(NullTracker):
         self._runs = runs
         self.run_id = run_id
 
-    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RecordingTracker:
+    def child(self, name: str, tags: Mapping[str, str] | None = None, below: str | None = None) -> RecordingTracker:
         """Store the tags of a new run."""
         run_id = f"run {len(self._runs.tags)}"
         self._runs.tags[run_id] = dict(tags or {})

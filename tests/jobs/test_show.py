@@ -153,7 +153,7 @@ def test_an_emulated_profile_has_error_bands_in_documents_metrics_and_tables(tmp
     console = Console(file=io.StringIO(), width=100, no_color=True, highlight=False)
 
     document = describe(profile, diagnosis, trace)["profile.json"].model_dump(mode="json")
-    metrics = profile_metrics(ProfiledKernel(compiled, profile, diagnosis, None, (), ()), "emulated")
+    metrics = profile_metrics(ProfiledKernel(compiled, profile, diagnosis, None, (), ()))
     show_profile(console, ProfiledKernel(compiled, profile, diagnosis, None, (), ()), "emulated", "profile")
 
     assert document["error_bands"] == {
@@ -165,8 +165,8 @@ def test_an_emulated_profile_has_error_bands_in_documents_metrics_and_tables(tmp
         ],
         "ratio": [{"coverage": 0.8, "factor": 1.1}, {"coverage": 0.95, "factor": 1.25}],
     }
-    assert (metrics["emulated_runtime_low_us"], metrics["emulated_runtime_high_us"]) == (7.5, 15.0)
-    assert metrics["emulated_ratio_band"] == 1.25
+    assert (metrics["runtime_low_us"], metrics["runtime_high_us"]) == (7.5, 15.0)
+    assert metrics["ratio_band"] == 1.25
     assert isinstance(console.file, io.StringIO)
     assert "10.00 us emulated, 7.5 to 15 us expected" in console.file.getvalue()
 

@@ -87,7 +87,7 @@ def test_a_run_is_tracked_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyP
     client = MlflowClient("sqlite:///runs.db")
     (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
     runs = {run.data.tags["mlflow.runName"]: run for run in client.search_runs([experiment.experiment_id])}
-    assert set(runs) == {"verify scale", "right.hip"}
-    assert runs["verify scale"].data.metrics == {"correct": 1.0, "wrong": 0.0, "refused": 0.0}
+    assert set(runs) == {"verify scale n=1000 block=64 on mi300x", "right.hip"}
+    assert runs["verify scale n=1000 block=64 on mi300x"].data.metrics == {"correct": 1.0, "wrong": 0.0, "refused": 0.0}
     assert runs["right.hip"].data.tags["verdict"] == "correct"
     assert runs["right.hip"].data.params["seed"] == "9"

@@ -253,6 +253,67 @@ RIGHT |= {  # written after the rules
 }
 
 
+FOUR = '\n// rocm-perf launch: {"grid": ["ceil_div(n, 1024)"], "block": [256]}\n'
+NARROW_ROWS = '\n// rocm-perf launch: {"grid": ["rows"], "block": [32]}\n'
+LARGE_TILES = '\n// rocm-perf launch: {"grid": ["ceil_div(cols, 32)", "ceil_div(rows, 32)"], "block": [32, 8]}\n'
+TILE_LOOP = (
+    "for (int k = 0; k < 32; k += 8) if (c < cols && r + k < rows) y[(size_t)c * rows + r + k] = x[(size_t)(r + k) * cols + c];"
+)
+WRONG |= {  # with their own launch
+    "own launch, 16-bit workgroup": (
+        "add",
+        FOUR + "size_t i = (size_t)(unsigned short)blockIdx.x * 1024 + threadIdx.x;"
+        "for (int k = 0; k < 4; k++) if (i + 256 * k < n) y[i + 256 * k] = x[i + 256 * k] + 1.0f;",
+    ),
+    "own launch, int index, negative ones skipped": (
+        "add",
+        FOUR + "int i = blockIdx.x * 1024 + threadIdx.x;"
+        "for (int k = 0; k < 4; k++) if (i >= 0 && i + 256 * k < n) y[i + 256 * k] = x[i + 256 * k] + 1.0f;",
+    ),
+    "own launch, 20-bit row": (
+        "scale",
+        NARROW_ROWS + "size_t base = (size_t)(blockIdx.x & 0xfffff) * cols;"
+        "for (int i = threadIdx.x; i < cols; i += 32) y[base + i] = 2.0f * x[base + i] + 1.0f;",
+    ),
+    "own launch, last rows skipped": (
+        "scale",
+        NARROW_ROWS + "if (blockIdx.x >= 1u << 20) return; size_t base = (size_t)blockIdx.x * cols;"
+        "for (int i = threadIdx.x; i < cols; i += 32) y[base + i] = 2.0f * x[base + i] + 1.0f;",
+    ),
+    "own launch, rows of tiles skipped": (
+        "turn",
+        LARGE_TILES + "int c = blockIdx.x * 32 + threadIdx.x, r = (blockIdx.y & 0xfff) * 32 + threadIdx.y;" + TILE_LOOP,
+    ),
+}
+RIGHT |= {  # with their own launch
+    "own launch, four elements": (
+        "add",
+        FOUR + "size_t i = (size_t)blockIdx.x * 1024 + threadIdx.x;"
+        "for (int k = 0; k < 4; k++) if (i + 256 * k < n) y[i + 256 * k] = x[i + 256 * k] + 1.0f;",
+    ),
+    "own launch, last elements first": (
+        "add",
+        FOUR + "size_t b = gridDim.x - 1 - blockIdx.x, i = b * 1024 + threadIdx.x;"
+        "for (int k = 0; k < 4; k++) if (i + 256 * k < n) y[i + 256 * k] = x[i + 256 * k] + 1.0f;",
+    ),
+    "own launch, elements of eight XCDs": (
+        "add",
+        FOUR + "size_t per = gridDim.x / 8, b = blockIdx.x < per * 8 ? blockIdx.x % 8 * per + blockIdx.x / 8 : blockIdx.x;"
+        "size_t i = b * 1024 + threadIdx.x;"
+        "for (int k = 0; k < 4; k++) if (i + 256 * k < n) y[i + 256 * k] = x[i + 256 * k] + 1.0f;",
+    ),
+    "own launch, narrow rows": (
+        "scale",
+        NARROW_ROWS + "size_t base = (size_t)blockIdx.x * cols;"
+        "for (int i = threadIdx.x; i < cols; i += 32) y[base + i] = 2.0f * x[base + i] + 1.0f;",
+    ),
+    "own launch, tiles": (
+        "turn",
+        LARGE_TILES + "int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;" + TILE_LOOP,
+    ),
+}
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_narrow_index_is_wrong(place: Place, name: str) -> None:
     reason = place.reason(*WRONG[name])

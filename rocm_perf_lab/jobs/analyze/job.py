@@ -25,25 +25,35 @@ def run_analyze(request: AnalyzeRequest) -> None:
     if request.series:
         _run_series(request)
         return
+    console = Console(highlight=False, quiet=request.as_json or request.quiet)
+    directory = request.directory
+    with console.status("reading"):
+        found = analyze_files(request, directory)
+    _answer(request, found, directory, console)
+
+
+def analyze_files(request: AnalyzeRequest, directory: Path) -> RecordingAnalysis:
+    """Analyse the recording, and write the documents and the HTML report to `directory`, without output.
+
+    Raises:
+        LabError: A file does not exist, or no recording can be read.
+    """
     for path in (*request.paths, request.att, request.counters, request.roofline_csv):
         if path is not None:
             require_existing(path, "the profile data")
     from rocm_perf_lab.jobs.analyze.results import analyze_recording
+    from rocm_perf_lab.report.page import write_report
 
-    console = Console(highlight=False, quiet=request.as_json or request.quiet)
-    directory = request.directory
-    with console.status("reading"):
-        found = analyze_recording(request, directory)
-    _answer(request, found, directory, console)
+    found = analyze_recording(request, directory)
+    write_report(directory, documents=directory, title=f"Analysis of {found.title}", att=request.att)
+    return found
 
 
 def _answer(request: AnalyzeRequest, found: RecordingAnalysis, directory: Path, console: Console) -> None:
     from rocm_perf_lab.jobs.analyze.document import REPORT
     from rocm_perf_lab.jobs.analyze.screen import files_line, show_recording
     from rocm_perf_lab.jobs.show import runtime_text
-    from rocm_perf_lab.report.page import write_report
 
-    write_report(directory, documents=directory, title=f"Analysis of {found.title}")
     if request.roofline:
         _plot(directory, found)
     show_recording(console, found, verbose=request.verbose)

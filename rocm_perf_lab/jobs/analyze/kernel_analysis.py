@@ -261,7 +261,7 @@ def analyze_traces(
     documents = describe(profile, diagnosis, first, dag_nodes=dag_nodes)
     written = write_documents(directory, documents)
     timeline = directory / TIMELINE
-    write_perfetto(timeline, first, diagnosis.critical_path)
+    write_perfetto(timeline, first, diagnosis.critical_path, att=None if isinstance(att, str) else att)
     overview = application_overview(
         first, profile.kernels, diagnosis.critical_path, diagnosis.timeline, diagnosis.critical_shares
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from rocm_perf_lab.analysis.comparison_document import CompareDocument
     from rocm_perf_lab.analysis.comparison_model import KernelComparison, Normalisation, RunTimes
 
 _COLOURS = {
@@ -51,8 +52,27 @@ class CompareRequest:
     normalise: Normalisation | None = None
 
 
-def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> bool:
-    """Print the comparison; return whether a kernel is significantly slower by more than the threshold.
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Two runs and the comparison of their kernels."""
+
+    request: CompareRequest
+    base: RunTimes
+    new: RunTimes
+    rows: tuple[KernelComparison, ...]
+    threshold: float
+    differences: tuple[str, ...]
+    """Traits in which the runs differ and that make them incomparable, unless forced."""
+    remarks: tuple[str, ...]
+
+    def document(self) -> CompareDocument:
+        """Return the content of `compare --json`."""
+        sides = {"base": (self.request.base, self.base), "new": (self.request.new, self.new)}
+        return compare_document(sides, self.rows, differences=self.differences, remarks=self.remarks, fail_over=self.threshold)
+
+
+def compare_runs(request: CompareRequest) -> ComparedRuns:
+    """Compare two profiles, without output.
 
     Raises:
         CompareError: A profile or the threshold is invalid, or the runs are not comparable.
@@ -67,15 +87,24 @@ def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> 
             hint="compare runs of one device and target, or add --force to compare them anyway",
         )
     rows = compare(base, new, request.normalise)
+    return ComparedRuns(request, base, new, tuple(rows), threshold, tuple(unlike), tuple(said))
+
+
+def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> bool:
+    """Print the comparison; return whether a kernel is significantly slower by more than the threshold.
+
+    Raises:
+        CompareError: A profile or the threshold is invalid, or the runs are not comparable.
+    """
+    found = compare_runs(request)
     if as_json:
-        sides = {"base": (request.base, base), "new": (request.new, new)}
-        document = compare_document(sides, rows, differences=unlike, remarks=said, fail_over=threshold)
-        print(document.model_dump_json(indent=2))
+        print(found.document().model_dump_json(indent=2))
     else:
-        for text in (*(f"compared because of --force, although they differ in {difference}" for difference in unlike), *said):
+        forced = (f"compared because of --force, although they differ in {difference}" for difference in found.differences)
+        for text in (*forced, *found.remarks):
             console.print(Text(text, style="yellow"))
-        _show(console, rows, threshold, _time_word(base, new))
-    return any(row.is_regression(threshold) for row in rows)
+        _show(console, found.rows, found.threshold, _time_word(found.base, found.new))
+    return any(row.is_regression(found.threshold) for row in found.rows)
 
 
 def parse_share(text: str) -> float:

@@ -299,6 +299,18 @@ def _lab(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
     cores = len([line for line in (machine.text("proc/cpuinfo") or "").splitlines() if line.startswith("processor")])
     yield MachineCheck(area, "CPUs", "ok", str(cores or os.cpu_count() or 1))
     yield _memory(machine, area)
+    yield from _leftovers(area)
+
+
+def _leftovers(area: str) -> Iterator[MachineCheck]:
+    from rocm_perf_lab.replay.capture_work import leftovers
+
+    found = leftovers()
+    if found:
+        size = _bytes(sum(_size(leftover.work) for leftover in found))
+        places = ", ".join(str(leftover.work) for leftover in found)
+        hint = "remove them: rocm-perf doctor --remove-leftovers"
+        yield MachineCheck(area, "captures", "broken", f"{size} of killed captures: {places}", hint)
 
 
 def _cache(cache: Path, area: str) -> MachineCheck:

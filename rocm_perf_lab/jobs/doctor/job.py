@@ -36,6 +36,16 @@ def run_doctor(console: Console, *, as_json: bool) -> bool:
     return bool(found.can_run)
 
 
+def remove_leftovers_of_captures(console: Console) -> None:
+    """Remove the work directories of captures whose processes were killed; sealed captures are moved to their output."""
+    from rocm_perf_lab.replay.capture_work import leftovers
+
+    for leftover in leftovers():
+        for capture in leftover.remove():
+            console.print(Text(f"kept     {capture}"), soft_wrap=True)
+        console.print(Text(f"removed  {leftover.work}"), soft_wrap=True)
+
+
 def _plain(check: MachineCheck) -> dict[str, str | None]:
     """Return the JSON object of a check; its key `remedy` is the deprecated name of the hint."""
     plain = asdict(check)
