@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, MeasuredSource
 from rocm_perf_lab.optimize.config import OptimizerConfig
-from rocm_perf_lab.optimize.loop import ClosedLoop, LoopPolicy
+from rocm_perf_lab.optimize.loop import ClosedLoop
+from rocm_perf_lab.optimize.policy import LoopPolicy
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.statistics.interleaving import InterleavedPairs
 from rocm_perf_lab.statistics.paired_test import compare_sequentially
@@ -28,9 +29,9 @@ from rocm_perf_lab.verify.outputs import VerificationResult
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocm_perf_lab.optimize.loop import LoopResult
+    from rocm_perf_lab.optimize.loop_result import LoopResult
     from rocm_perf_lab.optimize.proposers.base import Offers
-    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.search import ParentSelection
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison
 
 CANDIDATES = 40
@@ -122,8 +123,9 @@ class FixedCandidates:
     texts: list[str]
     learns: bool = True
 
-    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
+    def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
         """Offer the next candidate."""
+        parent = parents[0].parent
         if self.texts:
             yield Proposal.of(self.texts.pop(0), transform="fixed", description="candidate", parent=parent)
         return None if self.texts else "no candidate is left"

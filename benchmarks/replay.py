@@ -26,6 +26,7 @@ from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_enviro
 from rocm_perf_lab.replay.application_capture import capture as capture_application
 from rocm_perf_lab.replay.errors import ReservationError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.packs import PackWriter
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.replay.tool_build import build_tool
@@ -53,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = publisher.options
     figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
     figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.directory)]
+    figures += packing(GIB, options.directory)
     publisher.publish_figures("capture and replay", [*figures, *cost_of_watching()])
 
 
@@ -75,6 +77,35 @@ def large_capture(nbytes: int, directory: Path | None) -> Iterator[Figure]:
         ">= 0.5",
     )
     yield Figure("growth", "memory growth of the captured process", f"{growth / MIB:,.0f} MiB", "< 256 MiB")
+
+
+def packing(nbytes: int, directory: Path | None) -> Iterator[Figure]:
+    """Measure packing of half-random memory: the time until the packs are on disk, their size, and the memory of the process."""
+    random = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=directory) as scratch:
+        piece = random.integers(0, 256, (BLOCK_BYTES // PAGE_BYTES, PAGE_BYTES), dtype=np.uint8)
+        piece[:, PAGE_BYTES // 2 :] = 7
+        disk = _disk_bytes_per_s(Path(scratch) / "disk", nbytes)
+        before = _resident_bytes(os.getpid())
+        peak = _Peak(os.getpid())
+        start = time.perf_counter()
+        writer = PackWriter(Path(scratch))
+        for number in range(nbytes // BLOCK_BYTES):
+            piece[:, :8] = np.arange(len(piece), dtype=np.uint64).reshape(-1, 1).view(np.uint8) + np.uint8(number)
+            writer.write([piece.reshape(-1)])
+        packs = [Path(scratch) / name for name in writer.finish()]
+        for pack in packs:
+            with pack.open("rb") as file:
+                os.fdatasync(file.fileno())
+        seconds = time.perf_counter() - start
+        growth = peak.stop() - before
+        stored = sum(pack.stat().st_size for pack in packs)
+    speed, size = nbytes / seconds, f"{nbytes / GIB:g} GiB"
+    yield Figure(
+        "pack", f"packing of {size} of half-random memory", f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk", ">= 0.7"
+    )
+    yield Figure("packed", "its size on disk", f"{stored / nbytes:.2f} of the memory", "")
+    yield Figure("pack_memory", "memory growth of the process that packs", f"{growth / MIB:,.0f} MiB", "< 200 MiB")
 
 
 def replays_of_a_small_kernel(replays: int = 1000) -> Iterator[Figure]:

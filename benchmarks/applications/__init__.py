@@ -1,0 +1,1 @@
+"""Whole HIP programs, in the style of public samples, that check their own results."""

@@ -1,0 +1,1 @@
+"""Rewrites of naive kernels by transforms, compared with hand-written expert versions on the emulator."""

@@ -1,0 +1,1 @@
+"""AMD's and others' test suites on the emulated GPU, for `python -m benchmarks.rocm_suites`."""
