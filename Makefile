@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 SPELLED := README.md CHANGELOG.md docs skill conf templates rocm_perf_lab hydra_plugins benchmarks tests
+# Without bytecode each process that imports MLflow, Optuna and Hydra compiles them again, for seven seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # The rows of emulator-coverage.md are mnemonics.
 PROSE := README.md $(filter-out docs/emulator-coverage%,$(wildcard docs/*.md)) $(wildcard skill/*.md)
 
@@ -15,11 +17,11 @@ $(BIN)/python -m pip install --quiet --no-compile uv && $(BIN)/uv pip install --
 	|| $(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
 endef
 
-.PHONY: demo test slow corpus lint types bench figures rocm-root rocm-root-tests clean
+.PHONY: docs report-assets demo test slow corpus coverage lint types bench figures rocm-root rocm-root-tests rocm-suites clean
 
 demo: $(DEMO_READY)
 	@echo "Demo: rewrite a naive softmax kernel on the emulator until it is faster (about a minute)."
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
+	@$(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not corpus" $(PYTEST_ARGS)
@@ -29,6 +31,10 @@ slow: $(READY)
 
 corpus: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m corpus $(PYTEST_ARGS)
+
+# The tests of `make test`, with the lines and branches of the package that none of them runs.
+coverage: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not corpus" --cov --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -58,6 +64,18 @@ rocm-root: $(READY)
 
 rocm-root-tests: $(READY)
 	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages --tests
+
+# Test suites on the emulated GPU, about 30 minutes on an idle machine; needs rocm-root-tests. Other options: see the module.
+rocm-suites: $(READY)
+	$(BIN)/python -m benchmarks.rocm_suites
+
+# The documentation as a site in build/site; its pages need no network.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Bundle the scripts of the HTML report with the libraries that web/package-lock.json names; needs Node.js.
+report-assets:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 $(DEMO_READY): pyproject.toml
 	@echo "Set-up: install compilers and libraries into $(VENV) (about 2.5 GB on disk; a minute with a fast network)."

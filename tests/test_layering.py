@@ -29,6 +29,7 @@ LAYERS = (
     {"config"},
     {"jobs"},
     {"api"},
+    {"mcp"},
     {"cli", "__main__"},
 )
 """Lowest first. Packages of one layer may use each other as long as no circle arises."""
