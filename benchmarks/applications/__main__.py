@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
     publisher.publish("overhead", _OVERHEAD_COLUMNS, overhead_rows, _overhead_data(overheads), width=150, suffix="_overhead")
     rows = {measured.program.name: _row(measured) for measured in measurements}
     publisher.publish("programs", _COLUMNS, rows, width=150, suffix="_programs")
-    sys.exit(0 if all(one.passed for one in (*measurements, *overheads)) else 1)
+    passed = all(measured.passed for measured in measurements) and all(overhead.passed for overhead in overheads)
+    sys.exit(0 if passed else 1)
 
 
 def summary(measurements: Sequence[ApplicationMeasurement], overheads: Sequence[Overhead], start_up: float) -> list[Figure]:

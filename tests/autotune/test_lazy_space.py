@@ -17,7 +17,7 @@ from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.prior import Prior, PriorError
 from rocm_perf_lab.autotune.sampler import RegressionSampler, SamplerError
-from rocm_perf_lab.autotune.space import Space, SpaceError
+from rocm_perf_lab.autotune.space import Configuration, Space, SpaceError
 from rocm_perf_lab.autotune.space_description import describe
 
 POWERS = [2**i for i in range(10)]
@@ -82,8 +82,8 @@ def test_a_search_measures_valid_configurations_once_and_improves(chained: LazyS
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=RegressionSampler(chained, seed=1))
 
-    def objective(values: dict[str, Any]) -> Measurement:
-        return Measurement(1 + sum((math.log2(values[name]) - 3) ** 2 for name in NAMES))
+    def objective(configuration: Configuration) -> Measurement:
+        return Measurement(1 + sum((math.log2(int(configuration[name])) - 3) ** 2 for name in NAMES))
 
     search(study, chained, objective, 40)
 

@@ -20,6 +20,7 @@ from rocm_perf_lab.autotune.trials import records
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.slots import Task
+    from rocm_perf_lab.autotune.space import Configuration
 
 SPACE = all_combinations({"x": (1, 2, 3, 4), "y": (1, 2)})
 TOLD = Counter[tuple[Any, ...]]
@@ -33,8 +34,8 @@ def study() -> optuna.Study:
 def killing(times: int, told: TOLD) -> Any:
     """Return an objective that is killed that many times at x = 2, y = 1."""
 
-    def objective(values: dict[str, Any]) -> Measurement | Preempted:
-        key = values["x"], values["y"]
+    def objective(values: Configuration) -> Measurement | Preempted:
+        key = int(values["x"]), int(values["y"])
         told[key] += 1
         return Preempted("killed by SIGKILL") if key == (2, 1) and told[key] <= times else Measurement(float(sum(key)))
 
@@ -80,7 +81,7 @@ class TwoSlots:
         self.ran: list[tuple[int, tuple[Any, ...]]] = []
 
     def start(self, task: Task) -> Future[Any]:
-        key = task.configuration["x"], task.configuration["y"]
+        key = int(task.configuration["x"]), int(task.configuration["y"])
         first = key not in [other for _, other in self.ran]
         self.ran.append((task.slot, key))
         future: Future[Any] = Future()

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
+from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.space_description import describe
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
-    from rocm_perf_lab.autotune.slots import Task
+    from rocm_perf_lab.autotune.objective import Infeasible, Unmeasured
+    from rocm_perf_lab.autotune.slots import Result, Task
     from rocm_perf_lab.autotune.space import Configuration, Space
 
 Measure = "Callable[[Configuration], Measurement | Infeasible]"
@@ -47,15 +48,18 @@ class ThreadSlots:
         self._measure = measure
         self._threads = ThreadPoolExecutor(count)
 
-    def start(self, task: Task) -> Future[Measurement | Infeasible | Unmeasured]:
+    def start(self, task: Task) -> Future[Result]:
         """Begin in a free thread."""
         self.begun.append(task)
-        return self._threads.submit(self._measure, task.configuration)
+        return self._threads.submit(self._run, task.configuration)
 
     def stop(self) -> None:
         """Wait for the rest."""
         self.stopped = True
         self._threads.shutdown(wait=True)
+
+    def _run(self, configuration: Configuration) -> Result:
+        return self._measure(configuration)
 
 
 def proposed(study: Study) -> list[tuple[Any, ...]]:

@@ -302,15 +302,17 @@ static int check_lane(struct rpl_wave *w, struct rpl_touch *now, int access, uin
 
 // Adds a lane to the last run, or begins another; returns the number of runs.
 static inline int add_lane(struct rpl_run *runs, int count, uint64_t lane, uint64_t address, uint32_t width) {
-  struct rpl_run *last = &runs[count - 1];
-  int follows = count && address == last->end;
-  if (!follows && !(count && address == last->end - width)) {
-    runs[count] = (struct rpl_run){address, address + width, 1ull << lane};
-    return count + 1;
+  if (count > 0) {
+    struct rpl_run *last = &runs[count - 1];
+    int follows = address == last->end, repeats = address == last->end - width;
+    if (follows) last->end += width;
+    if (follows || repeats) {
+      last->lanes |= 1ull << lane;
+      return count;
+    }
   }
-  if (follows) last->end += width;
-  last->lanes |= 1ull << lane;
-  return count;
+  runs[count] = (struct rpl_run){address, address + width, 1ull << lane};
+  return count + 1;
 }
 
 // Returns whether an access to whole dwords reads initialised memory only; what it writes becomes initialised.
