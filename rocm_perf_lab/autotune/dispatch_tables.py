@@ -232,7 +232,7 @@ constexpr int select({arguments}) {{
     return found_;
 }}
 
-// Call the function with a value of Configuration0, Configuration1 and so on, whose members are constants for templates and launch bounds.
+// Call the function with Configuration0, Configuration1 or another, whose members are constants for templates and launch bounds.
 template <class Function>
 constexpr auto dispatch({arguments}, Function&& function_) {{
     switch (select({given})) {{
