@@ -20,6 +20,8 @@ from rocm_perf_lab.replay.application_capture import (
     capture,
     tool_environment,
 )
+from rocm_perf_lab.replay.packs import ZERO_PAGE
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.tool_build import build_tool
 from tests.builders.hsa_stand_in import build
 
@@ -72,15 +74,12 @@ def holding(directory: Path, address: int) -> dict[str, Any]:
 
 def content(directory: Path, address: int, size: int, *, after: bool = False) -> bytes:
     """Return captured bytes at an address, before or after the dispatch."""
-    region = holding(directory, address)
-    memory = bytearray((directory / region["file"]).read_bytes())
-    if after and region["after"] is not None:
-        changed = (directory / region["after"]["file"]).read_bytes()
-        for first, pages in region["after"]["runs"]:
-            memory[first * PAGE : (first + pages) * PAGE] = changed[: pages * PAGE]
-            changed = changed[pages * PAGE :]
-    offset = address - int(region["base"], 16)
-    return bytes(memory[offset : offset + size])
+    capture = open_capture(directory)
+    region = capture.memory.region_at(address)
+    assert region is not None
+    memory = capture.expected(region) if after else capture.image(region)
+    offset = address - region.base
+    return memory[offset : offset + size].tobytes()
 
 
 def floats(raw: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -110,7 +109,7 @@ def test_only_pages_that_changed_are_stored_afterwards(capturing: Capturing) -> 
 
     assert region["size"] == 2 * COUNT * 4  # the other half of the allocation is not written
     assert region["after"]["runs"] == [[0, COUNT * 4 // PAGE]]
-    assert (directory / region["after"]["file"]).stat().st_size == COUNT * 4
+    assert document(directory, "manifest.json")["packed"][region["after"]["file"]]["size"] == COUNT * 4
 
 
 def test_memory_reached_through_pointers_is_captured(capturing: Capturing) -> None:
@@ -237,11 +236,12 @@ def test_zero_pages_take_no_space(capturing: Capturing) -> None:
     directory = capturing("walk").directory
 
     (mapped,) = [r for r in regions(directory) if r["kind"] == "vmem"]
-    status = (directory / mapped["file"]).stat()
+    packed = document(directory, "manifest.json")["packed"][mapped["file"]]
+    places = np.frombuffer((directory / packed["pages"]).read_bytes(), dtype="<u8")
 
     assert mapped["zero_pages"] == 15
-    assert status.st_size == mapped["size"] == 16 * PAGE
-    assert status.st_blocks * 512 == PAGE
+    assert packed["size"] == mapped["size"] == 16 * PAGE
+    assert np.count_nonzero(places == ZERO_PAGE) == 15
 
 
 def test_the_manifest_lists_every_file_with_its_hash(capturing: Capturing) -> None:

@@ -141,6 +141,7 @@ def serve(path: Path) -> None:
 
 
 def _serve_one(connection: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a compiler waits for processes that it starts
     _, files, _, _ = socket.recv_fds(connection, 1, 1)
     client = Client(files[0])
     with suppress(BrokenPipeError, ConnectionResetError), connection.makefile("rw") as stream:
