@@ -87,7 +87,7 @@ class Settings:
     check_expert: bool
 
     def hash_with(self, kernel: BenchmarkKernel) -> str:
-        """Return a hash of the settings and of what they are applied to."""
+        """Return a hash of the settings and of the kernel that they are applied to."""
         parts = [repr(self), kernel.description.model_dump_json(exclude={"directory"}), kernel.naive, kernel.expert]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

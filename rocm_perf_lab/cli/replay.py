@@ -151,7 +151,7 @@ def _tolerance_options(command: _Command) -> _Command:
     type=click.Choice(["reachable", "full", "arguments"]),
     default="reachable",
     show_default=True,
-    help="Memory to capture: reachable from the arguments, all, or what the arguments point to.",
+    help="Memory to capture: reachable from the arguments, all, or that to which the arguments point.",
 )
 @click.option(
     "--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture in MiB; 0 for no limit."

@@ -22,7 +22,8 @@ def report(runs: tuple[str, ...], output: str | None, debug: bool) -> None:
     \b
     rocm-perf report outputs/RUN
     rocm-perf report before after -o comparison.html
-    rocm-perf run --check all --json -- ./app > checked.json; rocm-perf report checked.json
+    rocm-perf run --check all --json -- ./app > checked.json
+    rocm-perf report checked.json
     """
 
     def run() -> None:

@@ -27,7 +27,7 @@ def write_schema(path: Path, model: type[BaseModel], mode: Literal["validation",
     Args:
         path: File.
         model: Model of the document.
-        mode: `serialization` describes what is written, `validation` what is read: fields with defaults may be missing.
+        mode: `serialization` describes written documents, `validation` those to be read: fields with defaults may be missing.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode=mode)}
     write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")

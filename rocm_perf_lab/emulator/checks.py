@@ -109,7 +109,7 @@ class CheckFinding:
         return self.check in {check.option for check in UNINITIALISED}
 
     def without_effect(self) -> CheckFinding:
-        """Return the finding as a remark: the results do not depend on what was read."""
+        """Return the finding as a remark: the results do not depend on the value that was read."""
         return replace(self, message=f"{self.message}; the results do not depend on it", has_effect=False)
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ def parse_checks(names: str | Iterable[str]) -> frozenset[CheckKind]:
 
 
 def limits_of_checks(isa: InstructionSet, chosen: frozenset[CheckKind]) -> str | None:
-    """Return what the chosen checks cannot decide on an instruction set, as a sentence; None if there is nothing."""
+    """Return the limits of the chosen checks on an instruction set, as a sentence; None if there are none."""
     if isa.marks_atomic_stores or not chosen & _NEEDS_CELLS:
         return None
     return (
@@ -349,7 +349,7 @@ def _may_be_atomic(instruction: Instruction) -> bool:
 
 
 def _only_writes(instruction: Instruction) -> bool:
-    """Return whether an instruction is an atomic exchange whose result is not returned: what it replaces does not matter."""
+    """Return whether an instruction is an atomic exchange whose result is not returned: the replaced value does not matter."""
     return instruction.encoding in _RETURN_BITS and bool(_EXCHANGE.search(instruction.mnemonic)) and not _returns(instruction)
 
 

@@ -1,7 +1,7 @@
 """Guards: static checks of a rewrite against the unmodified kernel, before any of its code is executed.
 
 A guard is one class with a `check` method, named by `_target_` in YAML. This module has the protocol and the guards for
-signature and resources; see `guards_source`, `guards_syntax` and `guards_code` for the others. Guards report only what is new:
+signature and resources; see `guards_source`, `guards_syntax` and `guards_code` for the others. Guards report only new constructs:
 a rewrite may do whatever the unmodified kernel already does.
 """
 

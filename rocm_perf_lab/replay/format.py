@@ -56,7 +56,7 @@ Address = Annotated[
 Count = Annotated[int, Field(ge=0, lt=_LAST_ADDRESS, strict=True)]
 Triple = tuple[Count, Count, Count]
 CaptureMode = Literal["reachable", "full", "arguments"]
-"""Captured memory: reachable from the kernel arguments, all, or only what the arguments point to directly."""
+"""Captured memory: reachable from the kernel arguments, all, or only that to which the arguments point directly."""
 
 
 class CaptureModel(BaseModel):

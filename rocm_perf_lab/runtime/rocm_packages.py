@@ -241,7 +241,7 @@ def _unpack(root: Path, files: Sequence[Path]) -> None:
 
 
 def _configure(root: Path) -> None:
-    """Make what the packages' own scripts would have made: links, accounts and the linker's cache."""
+    """Create the files that the scripts of the packages create: links, accounts and the linker's cache."""
     for link, target in _LINKS.items():
         if not os.path.lexists(root / link):
             (root / link).symlink_to(target)

@@ -384,6 +384,6 @@ def _triple(values: Sequence[int]) -> str:
 
 
 def _import_readers_of_code() -> None:
-    """Import what the first kernel needs, while the application starts."""
+    """Import the modules that the first kernel needs, while the application starts."""
     import rocm_perf_lab.runtime.code_image
     import rocm_perf_lab.runtime.hip_code  # noqa: F401

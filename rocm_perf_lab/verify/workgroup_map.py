@@ -36,7 +36,7 @@ class WorkgroupMap:
         return self._inverse(element - start[0], strides)[0]
 
     def writers(self, buffer: str, element: int) -> tuple[int, ...]:
-        """Return the workgroups that write an element if each writes what the first one does, at the distance of the map.
+        """Return the workgroups that write an element if each writes as the first one does, at the distance of the map.
 
         Workgroups may write tiles that are interleaved in memory. There are none if the map is unknown or more than 16 fit.
         """

@@ -1,4 +1,4 @@
-"""What the first application on a computer needs is built at the same time, and only then."""
+"""The libraries of the first application on a computer are built at the same time, and only then."""
 
 from __future__ import annotations
 

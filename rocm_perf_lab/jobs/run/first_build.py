@@ -1,4 +1,4 @@
-"""Builds what the first application on this computer needs: HIP runtime, driver and C++ library at the same time."""
+"""Builds the libraries of the first application on this computer: HIP runtime, driver and C++ library at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def first_build(*, of_program: bool) -> None:
-    """Build what has no directory in the cache; each part alone is built where it is needed.
+    """Build the parts that are not in the cache. Parts are also built one by one on demand.
 
     Args:
         of_program: Whether a program will be linked, which needs the C++ library.

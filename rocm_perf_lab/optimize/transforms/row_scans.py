@@ -14,6 +14,7 @@ from rocm_perf_lab.optimize.transforms.reductions import (
     assigned_outside,
     declared_in,
     impure_call,
+    loses_digits,
     names_in_text,
     scalar_type,
     stores_of,
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 EACH = 4
 """Consecutive elements per lane."""
-_COMBINED = {"sum": "{a} + {b}", "max": "({a} < {b} ? {b} : {a})", "min": "({b} < {a} ? {b} : {a})"}
+_COMBINED = {"sum": "{a} + {b}", "max": "__builtin_elementwise_max({a}, {b})", "min": "__builtin_elementwise_min({a}, {b})"}
 
 
 @dataclass(frozen=True)
 class ScanLoop:
-    """Loop with step 1 that combines a value per element, and uses what it has combined so far.
+    """Loop with step 1 that combines a value per element, and uses the value combined so far.
 
     Args:
         loop: Loop.
@@ -75,6 +76,8 @@ def scan_loop(unit: SourceUnit, node: Node) -> ScanLoop | str:
     kind, operation, value = scalar_type(unit.kernel, name), accumulating(name, update), _value(name, update)
     if kind is None or operation not in _COMBINED or value is None or update.parent not in body:
         return f"carries {name} from one iteration to the next"
+    if loses_digits(unit.kernel, kind, update):
+        return f"converts {name} to an integer in each iteration"
     if name in names_in_text(loop.end_text):
         return "has an end that changes"
     stores = stores_of(unit.kernel, loop)
