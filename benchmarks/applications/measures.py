@@ -1,4 +1,4 @@
-"""Runs of one program: results, equal output, wall-clock and processor times, and files that a second run compiles or translates."""
+"""Runs of one program: results, equal output, times, and the files that a second run compiles or translates."""
 
 from __future__ import annotations
 
