@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
-from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument
+from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
@@ -28,7 +27,14 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     subscript_index,
     top_level,
 )
-from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, builtin_uses, covering, guarded, statements
+from rocm_perf_lab.optimize.transforms.thread_indices import (
+    LaunchSizes,
+    builtin_uses,
+    covering,
+    guarded,
+    hidden_index,
+    statements,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,6 +157,8 @@ class GridAtomics:
         if index is None:
             return "no variable is the global index of the work-item"
         others = builtin_uses(unit.kernel, without=(index.node,))
+        if (hidden := hidden_index(unit)) is not None:
+            return f"uses {hidden}"
         if others or "__shared__" in text_of(unit.kernel):
             return f"uses {sorted(others)[0] if others else '__shared__'}"
         tested = guarded(statements(body), {index.name})
@@ -161,7 +169,7 @@ class GridAtomics:
         return self._checked(unit, index, tested.bounds[index.name], tested.nodes)
 
     def _checked(self, unit: SourceUnit, index: GlobalIndex, bound: str, flat: list[Node]) -> _Plan | str:
-        if not self._covers(unit, bound):
+        if not LaunchSizes(self._kernel).covers(unit, {"x": bound}):
             return f"the launch is not known to cover {bound} elements"
         declared = next(node for node in flat if node.start_byte <= index.node.start_byte < node.end_byte)
         place = flat.index(declared)
@@ -169,13 +177,15 @@ class GridAtomics:
             return f"declares more than {index.name} at once"
         body = flat[place + 1 :]
         atomics: list[Node] = []
+        if any(node.type == "reference_declarator" for part in body for node in walk(part)) or "volatile" in text_of(unit.kernel):
+            return "uses references or volatile memory"
         for part in body:
             for node in walk(part):
                 if node.type in ("return_statement", "goto_statement") or text_of(node) == "static":
                     return f"line {line_of(node)}: {text_of(node)}"
                 if node.type == "call_expression" and called_name(node) in _OPERATIONS:
                     atomics.append(node)
-                elif node.type == "pointer_expression" and text_of(node).startswith("*"):
+                elif (node.type == "pointer_expression" and text_of(node).startswith("*")) or text_of(node) == "->":
                     return "dereferences a pointer"
                 elif node.type == "call_expression" and (impure := impure_call(unit, node)) not in (None, *_OPERATIONS):
                     return f"calls {impure}"
@@ -205,18 +215,6 @@ class GridAtomics:
             return f"carries {carried} from one element to the next"
         return _Plan(index, bound, tuple(body), tuple(flat[:place]), tuple(calls))
 
-    def _covers(self, unit: SourceUnit, bound: str) -> bool:
-        """Return whether the described launch has a work-item for each element."""
-        scalars = {a.name: str(a.value) for a in self._kernel.arguments if isinstance(a, ScalarArgument)}
-        try:
-            described = evaluate_integer(scalars[bound], self._kernel.params, where="kernel") if bound in scalars else None
-            elements = described if described is not None else LaunchSizes(self._kernel).value(unit, bound)
-            groups = evaluate_integer(self._kernel.grid[0], self._kernel.params, where="kernel.grid")
-        except ExpressionError:
-            return False
-        items = (LaunchSizes(self._kernel).block or (0,))[0]
-        return elements is not None and groups * items >= elements
-
     def _target(self, unit: SourceUnit, call: Node) -> tuple[_Target, str | None] | str:
         given = [c for c in (call.child_by_field_name("arguments") or call).named_children if c.type != "comment"]
         if call.parent is None or call.parent.type != "expression_statement" or len(given) != 2:
@@ -237,7 +235,7 @@ class GridAtomics:
         count = self._count(unit, base)
         if count is None:
             return f"the number of elements of {base} is unknown in the kernel"
-        buffer = next(a for a in self._kernel.arguments if isinstance(a, BufferArgument) and a.name == base)
+        buffer = LaunchSizes(self._kernel).buffers(unit)[base]
         elements = evaluate_integer(buffer.shape[0], self._kernel.params, where=base)
         if elements * _SIZES[element] > _MOST_LDS_BYTES:
             return f"{base} exceeds {_MOST_LDS_BYTES} bytes of LDS"
@@ -245,13 +243,13 @@ class GridAtomics:
 
     def _count(self, unit: SourceUnit, base: str) -> str | None:
         """Return the number of elements of a buffer with one axis, as an argument, macro or number of the kernel."""
-        buffer = next((a for a in self._kernel.arguments if isinstance(a, BufferArgument) and a.name == base), None)
+        buffer = LaunchSizes(self._kernel).buffers(unit).get(base)
         if buffer is None or len(buffer.shape) != 1:
             return None
         shape = str(buffer.shape[0])
-        for argument in self._kernel.arguments:
-            if isinstance(argument, ScalarArgument) and str(argument.value) == shape:
-                return argument.name
+        for name, argument in LaunchSizes(self._kernel).scalars(unit).items():
+            if str(argument.value) == shape:
+                return name
         macro = next((name for name, value in self._kernel.defines.items() if str(value) == shape), None)
         return macro or (shape if shape.isdigit() else None)
 
@@ -276,12 +274,12 @@ class GridAtomics:
         edits = [Edit(body.start_byte, body.end_byte, "{\n  " + "\n  ".join(lines) + "\n}")]
         outermost = top_level(unit.kernel)
         edits.append(Edit(outermost.start_byte, outermost.start_byte, helpers))
-        lds = [self._lds_bytes(target) for target in targets if target.place is None]
+        lds = [self._lds_bytes(unit, target) for target in targets if target.place is None]
         descriptor = LaunchDescriptor(grid=(grid,), block=(_BLOCK,), dynamic_lds_bytes=lds[0] if lds else None)
         return f"{descriptor.line()}\n{apply(unit.content, edits)}"
 
-    def _lds_bytes(self, target: _Target) -> str:
-        buffer = next(a for a in self._kernel.arguments if isinstance(a, BufferArgument) and a.name == target.base)
+    def _lds_bytes(self, unit: SourceUnit, target: _Target) -> str:
+        buffer = LaunchSizes(self._kernel).buffers(unit)[target.base]
         return f"({buffer.shape[0]}) * {_SIZES[target.element]}"
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.loops import loop_at
-from rocm_perf_lab.optimize.syntax_nodes import function_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, end_changes, root_of, touched
+from rocm_perf_lab.optimize.transforms.reductions import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
@@ -21,6 +22,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     element_type,
     enclosing_function,
     indentation,
+    is_conditional,
     is_written,
     jumps_in,
     names_in,
@@ -34,11 +36,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
-
-_CONDITIONS = frozenset(
-    {"if_statement", "conditional_expression", "switch_statement", "for_statement", "while_statement", "do_statement",
-     "lambda_expression"}
-)  # fmt: skip
 
 
 class HoistInvariants:
@@ -82,8 +79,13 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
     if jumps_in(loop.body):
         return "may end early"
     function = enclosing_function(node)
-    if calls_in(loop.body) & {name for name, _ in _own_functions(unit)}:
-        return "calls a function of this file"
+    if (impure := impure_call(unit, loop.body)) is not None:
+        return f"calls {impure}"
+    if "volatile" in text_of(function):
+        return "uses volatile memory"
+    if end_changes(function, loop):
+        return "may change its end"
+    others_than_indices = dereferenced(function, loop.body)
     read, written = touched(function, loop.body)
     if read is None or written is None:
         return "uses a pointer to an unknown buffer"
@@ -94,7 +96,7 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
         if base is None or base.type != "identifier" or index is None or (names_in(index) | {text_of(base)}) & changing:
             continue
         kind, root = element_type(function, text_of(base)), root_of(function, text_of(base))
-        if kind is None or root is None or calls_in(index) or _is_conditional(access, loop.body):
+        if kind is None or root is None or root in others_than_indices or calls_in(index) or is_conditional(access, loop.body):
             continue
         same = [n for n in walk(loop.body) if n.type == "subscript_expression" and text_of(n) == text_of(access)]
         others = [
@@ -103,27 +105,10 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
             and root_of(function, text_of(n).partition("[")[0]) == root
         ]  # fmt: skip
         is_stored = any(map(is_written, same))
-        if (is_stored and (others or any(_is_conditional(n, loop.body) for n in same))) or any(map(is_written, others)):
+        if (is_stored and (others or any(is_conditional(n, loop.body) for n in same))) or any(map(is_written, others)):
             continue
         found[text_of(access)] = (kind, is_stored)
     return found or "has no invariant access to memory"
-
-
-def _own_functions(unit: SourceUnit) -> list[tuple[str, Node]]:
-    return [(function_name(node), node) for node in unit.functions()]
-
-
-def _is_conditional(access: Node, body: Node) -> bool:
-    """Return whether an iteration may skip the access."""
-    node = access
-    while node != body and node.parent is not None:
-        parent = node.parent
-        if parent.type in _CONDITIONS:
-            return True
-        if parent.type == "binary_expression" and text_of(parent.child_by_field_name("operator")) in ("&&", "||"):
-            return True
-        node = parent
-    return body.type in _CONDITIONS
 
 
 def _edit(unit: SourceUnit, loop: CountedLoop, found: dict[str, tuple[str, bool]]) -> Edit:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 COMBINED = {
     "sum": "value += {other};",
-    "max": "value = value < {other} ? {other} : value;",
-    "min": "value = {other} < value ? {other} : value;",
+    "max": "value = __builtin_elementwise_max(value, {other});",
+    "min": "value = __builtin_elementwise_min(value, {other});",
     "or": "value |= {other};",
     "and": "value &= {other};",
     "xor": "value ^= {other};",

@@ -15,7 +15,14 @@ from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
-from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, builtin_uses, covering, guarded, statements
+from rocm_perf_lab.optimize.transforms.thread_indices import (
+    LaunchSizes,
+    builtin_uses,
+    covering,
+    guarded,
+    hidden_index,
+    statements,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +88,8 @@ class LaunchShapes:
             return "its launch is already rewritten"
         if block is None or body is None or self._kernel.cooperative or not self._kernel.grid:
             return "its launch is not described by a grid and a workgroup size"
+        if (hidden := hidden_index(unit)) is not None:
+            return f"uses {hidden}"
         indices = sizes.global_indices(unit)
         for function in unit.functions():
             own = tuple(index.node for index in indices.values()) if function == unit.kernel else ()
@@ -93,8 +102,11 @@ class LaunchShapes:
                 return f"uses {collective[0]}"
         if any(size > 1 and axis not in indices for size, axis in zip(block, _AXES, strict=True)):
             return "an axis has no global index"
-        if not indices or guarded(statements(body), {index.name for index in indices.values()}) is None:
+        tested = guarded(statements(body), {index.name for index in indices.values()}) if indices else None
+        if tested is None:
             return "its indices have no bounds"
+        if not sizes.covers(unit, {axis: tested.bounds[index.name] for axis, index in indices.items()}):
+            return "its launch is not known to cover its bounds"
         if len(indices) > 1 and not {"x", "y"} <= set(indices):
             return "its first two axes have no global index"
         return indices

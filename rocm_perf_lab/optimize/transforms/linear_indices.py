@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.languages.arguments import ScalarArgument
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, initialiser
@@ -43,8 +42,9 @@ def with_two_axes(unit: SourceUnit, kernel: KernelDescription) -> tuple[SourceUn
     if parts is None or test is None or len(declaration.children_by_field_name("declarator")) != 1:
         return None
     condition, total, is_return = test
-    rows = _other_factor(total, parts.columns, kernel)
-    sizes = [_described(name, kernel) for name in (parts.columns, rows) if name is not None]
+    values = _values(unit, kernel)
+    rows = _other_factor(total, parts.columns, values)
+    sizes = [_described(name, values) for name in (parts.columns, rows) if name is not None]
     if rows is None or len(sizes) != 2 or None in sizes:
         return None
     row, column, columns = parts.row, parts.column, parts.columns
@@ -125,9 +125,8 @@ def _bare(text: str) -> str:
     return re.sub(r"[()]", "", _CAST.sub("", re.sub(r"\s", "", text)))
 
 
-def _other_factor(total: str, columns: str, kernel: KernelDescription) -> str | None:
+def _other_factor(total: str, columns: str, values: dict[str, str]) -> str | None:
     """Return the number of rows, if a limit is their product with the number of columns."""
-    values = _values(kernel)
     factors = total.split("*")
     if len(factors) == 1 and total in values:
         by_value = {_bare(value): name for name, value in values.items()}
@@ -138,13 +137,12 @@ def _other_factor(total: str, columns: str, kernel: KernelDescription) -> str | 
     return rows if rows in values or rows.isdigit() else None
 
 
-def _values(kernel: KernelDescription) -> dict[str, str]:
-    """Return the values of scalar arguments and macros, as expressions."""
-    return {name: str(value) for name, value in kernel.defines.items()} | {
-        a.name: str(a.value) for a in kernel.arguments if isinstance(a, ScalarArgument)
-    }
+def _values(unit: SourceUnit, kernel: KernelDescription) -> dict[str, str]:
+    """Return the values of scalar arguments and macros, as expressions, by their names in the kernel."""
+    scalars = LaunchSizes(kernel).scalars(unit)
+    return {name: str(value) for name, value in kernel.defines.items()} | {name: str(a.value) for name, a in scalars.items()}
 
 
-def _described(name: str, kernel: KernelDescription) -> str | None:
+def _described(name: str, values: dict[str, str]) -> str | None:
     """Return the value of a name in the kernel as an expression of the description."""
-    return name if name.isdigit() else _values(kernel).get(name)
+    return name if name.isdigit() else values.get(name)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.source_launch import launch_descriptor
-from rocm_perf_lab.optimize.syntax_nodes import called_name, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.transforms.memory_roots import root_of
 from rocm_perf_lab.optimize.transforms.reductions import impure_call, scalar_type
 from rocm_perf_lab.optimize.transforms.rewriting import (
     counted_loop,
@@ -23,7 +24,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     subscript_index,
     substituted,
 )
-from rocm_perf_lab.optimize.transforms.thread_indices import builtin_uses, guarded, statements
+from rocm_perf_lab.optimize.transforms.thread_indices import builtin_uses, guarded, hidden_index, statements
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.transforms.thread_indices import GlobalIndex, LaunchSizes
 
 _BEFORE = re.compile(r"\s+|\((?:int|size_t|unsigned|unsigned int)\)")
-_WIDENING = re.compile(r"__half2float|__bfloat162float|__low2float|float|int|static_cast")
+_WIDENING = re.compile(r"__half2float|__bfloat162float|__low2float|float|int")
+_RESULTS = {"__half2float": "float", "__bfloat162float": "float", "__low2float": "float"}
+_FLOATING = frozenset({"float", "__half", "_Float16", "half", "__hip_bfloat16", "hip_bfloat16", "__bf16"})
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class Factor:
         element: Type of its elements.
         index: Index of the work-item that it depends on.
         along_loop: Whether elements that follow each other in the loop are next to each other in memory.
+        is_widened: Whether it is converted to the type of the sum before it is multiplied.
     """
 
     load: str
     element: str
     index: GlobalIndex
     along_loop: bool
+    is_widened: bool
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ def matrix_product(unit: SourceUnit, sizes: LaunchSizes) -> MatrixProduct | str:
     if set(indices) != {"x", "y"} or body is None:
         return "its work-items have no two indices"
     names = {indices["x"].name: indices["x"], indices["y"].name: indices["y"]}
+    if (hidden := hidden_index(unit)) is not None:
+        return f"uses {hidden}"
     others = {use for use in builtin_uses(unit.kernel, without=(indices["x"].node, indices["y"].node)) if use != "blockIdx.z"}
     if others:
         return f"uses {sorted(others)[0]}"
@@ -98,7 +105,9 @@ def matrix_product(unit: SourceUnit, sizes: LaunchSizes) -> MatrixProduct | str:
     if tested is None:
         return "its indices have no bounds"
     flat, bounds = tested.nodes, tested.bounds
-    if any(_depends_on_names(condition, unit.kernel, {*names, "threadIdx"}) for condition in tested.others):
+    if not sizes.covers(unit, {index.axis: bounds[name] for name, index in names.items()}):
+        return "its launch is not known to cover its bounds"
+    if any(depends_on_names(condition, unit.kernel, {*names, "threadIdx"}) for condition in tested.others):
         return "returns early for other reasons"
     loops = [node for node in flat if node.type == "for_statement"]
     if len(loops) != 1:
@@ -136,6 +145,11 @@ def _product(
         factors.append(factor)
     if {f.index.name for f in factors} != set(names):
         return "both factors depend on the same index"
+    if all(f.element in _FLOATING - {"float"} and not f.is_widened for f in factors):
+        return "rounds each product"
+    stored = {root_of(kernel, text_of(n.child_by_field_name("argument"))) for part in after for n in walk(part) if _is_store(n)}
+    if any(root_of(kernel, f.load.partition("[")[0]) in stored for f in factors):
+        return "stores to an operand"
     uniform: list[Node] = []
     own: list[Node] = []
     for node in before:
@@ -148,15 +162,19 @@ def _product(
         if total in text_of(node) and len(node.children_by_field_name("declarator")) != 1:
             return "declares several variables at once"
         (own if depends or re.search(rf"\b{total}\b", text_of(node)) else uniform).append(node)
-    if _depends_on_names(loop.end_text, kernel, set(names) | {total}):
+    if depends_on_names(loop.end_text, kernel, set(names) | {total}):
         return "has an end that differs between work-items"
     if any(node.type in ("return_statement", "goto_statement") for part in after for node in walk(part)):
         return "returns after the loop"
     if loop.index in {n for part in after for n in names_in(part)}:
         return f"uses {loop.index} after the loop"
-    types = {name: _declared_type(index.node) for name, index in names.items()}
+    types = {name: _variable_type(kernel, index.node) for name, index in names.items()}
     ordered = _ordered(factors, after)
     return MatrixProduct(loop, total, total_type, ordered, bounds, tuple(uniform), (tuple(own), tuple(after)), types)
+
+
+def _is_store(node: Node) -> bool:
+    return node.type == "subscript_expression" and is_written(node)
 
 
 def _ordered(factors: list[Factor], after: list[Node]) -> tuple[Factor, Factor]:
@@ -201,7 +219,9 @@ def _accumulation(loop: CountedLoop) -> tuple[str, tuple[Node, Node]] | None:
 
 
 def _factor(kernel: Node, operand: Node, loop: CountedLoop, names: dict[str, GlobalIndex]) -> Factor | str:
+    conversions = []
     while operand.type == "identifier" and (value := initialiser(kernel, text_of(operand))) is not None:
+        conversions.append(_variable_type(kernel, value))
         operand = value
     loads = [n for n in walk(operand) if n.type == "subscript_expression"]
     if len(loads) != 1:
@@ -209,17 +229,26 @@ def _factor(kernel: Node, operand: Node, loop: CountedLoop, names: dict[str, Glo
     load, base, index = loads[0], loads[0].child_by_field_name("argument"), subscript_index(loads[0])
     if base is None or index is None or base.type != "identifier":
         return f"{text_of(load)} is not a plain access"
-    around = text_of(operand).replace(text_of(load), "")
-    if re.sub(r"[()<>\s]", "", around) and not _WIDENING.fullmatch(re.sub(r"[()<>\s]", "", around)):
+    around = re.sub(r"[()<>\s]", "", text_of(operand).replace(text_of(load), ""))
+    if around and not _WIDENING.fullmatch(around):
         return f"{text_of(operand)} computes more than a product"
     text = _expanded(kernel, text_of(load), {*names, loop.index})
     used = [index for name, index in names.items() if re.search(rf"(?<![\w.]){name}\b", text)]
     element = element_type(kernel, text_of(base))
     if len(used) != 1 or re.search(rf"(?<![\w.]){loop.index}\b", text) is None or element is None:
         return f"{text_of(load)} does not depend on one index"
-    if _depends_on_names(text, kernel, set(names) - {used[0].name}):
+    if depends_on_names(text, kernel, set(names) - {used[0].name}):
         return f"{text_of(load)} depends on both indices"
-    return Factor(text, element, used[0], is_consecutive(index, loop.index))
+    kinds = {_RESULTS.get(around, around), *conversions} - {"", "auto", element}
+    if kinds - {"float" if element in _FLOATING else "int"}:
+        return f"{text_of(operand)} is converted to {min(kinds)}"
+    return Factor(text, element, used[0], is_consecutive(index, loop.index), bool(kinds))
+
+
+def _variable_type(kernel: Node, value: Node) -> str:
+    """Return the type of the variable that a value initialises."""
+    declaration = next((parent for parent in ancestors(value) if parent.type == "declaration"), None)
+    return text_of(declaration.child_by_field_name("type")) if declaration is not None else "auto"
 
 
 def _expanded(kernel: Node, text: str, names: set[str], *, depth: int = 6) -> str:
@@ -236,10 +265,10 @@ def _expanded(kernel: Node, text: str, names: set[str], *, depth: int = 6) -> st
 
 
 def _depends(kernel: Node, node: Node, names: set[str]) -> set[str]:
-    return _depends_on_names(text_of(node), kernel, names)
+    return depends_on_names(text_of(node), kernel, names)
 
 
-def _depends_on_names(text: str, kernel: Node, names: set[str], *, depth: int = 6) -> set[str]:
+def depends_on_names(text: str, kernel: Node, names: set[str], *, depth: int = 6) -> set[str]:
     """Return which of `names` a text depends on, directly or through initialisers."""
     used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", text))
     found = used & names
@@ -247,11 +276,5 @@ def _depends_on_names(text: str, kernel: Node, names: set[str], *, depth: int = 
         for name in used - names:
             value = initialiser(kernel, name)
             if value is not None and text_of(value) != text:
-                found |= _depends_on_names(text_of(value), kernel, names, depth=depth - 1)
+                found |= depends_on_names(text_of(value), kernel, names, depth=depth - 1)
     return found
-
-
-def _declared_type(value: Node) -> str:
-    """Return the type of the variable that a value initialises."""
-    declaration = value.parent.parent if value.parent is not None else None
-    return text_of(declaration.child_by_field_name("type")) if declaration is not None else "int"

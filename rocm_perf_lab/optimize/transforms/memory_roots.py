@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.syntax_nodes import function_declarator, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import initialiser, is_written, names_in
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+    from rocm_perf_lab.optimize.transforms.rewriting import CountedLoop
 
 
 def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
@@ -29,10 +31,12 @@ def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
 def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | None]:
     """Return the roots that are read and the roots that are written in `part`; None if one of them is unknown.
 
-    A dereferenced pointer counts as both.
+    A dereferenced pointer and the address of an atomic count as both. References may be to anything.
     """
-    read: set[str | None] = set()
-    written: set[str | None] = set()
+    if any(node.type == "reference_declarator" for node in walk(function.child_by_field_name("body") or function)):
+        return None, None
+    read: set[str | None] = set(dereferenced(function, part))
+    written: set[str | None] = set(read)
     for node in walk(part):
         if node.type == "subscript_expression":
             base = node.child_by_field_name("argument")
@@ -48,11 +52,32 @@ def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | Non
             read.add(root)
             if is_written(node):
                 written.add(root)
-        elif node.type == "pointer_expression" and text_of(node).startswith("*"):
-            roots = {root_of(function, name) for name in names_in(node)} - {None}
-            read.add(next(iter(roots)) if len(roots) == 1 else None)
-            written.add(next(iter(roots)) if len(roots) == 1 else None)
     return (None if None in read else {r for r in read if r}, None if None in written else {r for r in written if r})
+
+
+def dereferenced(function: Node, part: Node) -> set[str | None]:
+    """Return the roots of pointers that `part` uses other than by an index: `*p`, `p->x`, `atomicAdd(p, x)`; None for unknown."""
+    found: set[str | None] = set()
+    for node in walk(part):
+        if node.type == "pointer_expression" and text_of(node).startswith("*"):
+            place: Node | None = node
+        elif node.type == "field_expression" and text_of(node.child_by_field_name("operator")) == "->":
+            place = node.child_by_field_name("argument")
+        elif node.type == "call_expression" and "atomic" in called_name(node).lower():
+            place = next(iter((node.child_by_field_name("arguments") or node).named_children), None)
+        else:
+            continue
+        roots = {root_of(function, name) for name in names_in(place)} - {None} if place is not None else set()
+        found.add(next(iter(roots)) if len(roots) == 1 else None)
+    return found
+
+
+def end_changes(function: Node, loop: CountedLoop) -> bool:
+    """Return whether a loop may write to memory that its end is read from."""
+    test = loop.node.child_by_field_name("condition")
+    read, _ = touched(function, test) if test is not None else (set(), set())
+    _, written = touched(function, loop.body)
+    return bool(read is None or (read and (written is None or read & written)))
 
 
 def _parameters(function: Node) -> set[str]:

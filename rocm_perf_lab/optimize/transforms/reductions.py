@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
-from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of, touched
 from rocm_perf_lab.optimize.transforms.rewriting import (
     counted_loop,
+    element_type,
+    initialiser,
     is_consecutive,
     is_written,
     jumps_in,
@@ -30,6 +32,14 @@ _SIMPLE: dict[str, Operation] = {"+=": "sum", "-=": "sum", "|=": "or", "&=": "an
 _ARITHMETIC = re.compile(
     r"(?:const |unsigned |signed )*(?:float|double|int|unsigned|long|long long|int32_t|uint32_t|size_t|int64_t)"
 )
+_FLOATING = re.compile(r"float|double")
+_INTEGRAL = re.compile(
+    r"(?:const |unsigned |signed )*(?:int|unsigned|signed|long|long long|char|short|bool|size_t|uint"
+    r"|u?int(?:8|16|32|64)_t)(?: int)?"
+)
+_INTEGER_CALL = re.compile(r"__popcll?|__clzl*|__ffsl*|__brev|__float2u?int_\w+|__float_as_u?int|int|unsigned")
+_STATE = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "static", "__shared__", "asm", "->"})
+_TRUTH = frozenset({"<", ">", "<=", ">=", "==", "!=", "&&", "||", "!"})
 _PURE = re.compile(
     r"""f?(?:max|min)f?|f?absf?|(?:__)?(?:r?sqrt|exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sin|cos|tan|tanh|sinh|cosh|erf|erfc|floor|ceil|
     round|rint|nearbyint|trunc|fma|fmod|cbrt|copysign|ldexp|atan|atan2|asin|acos|hypot|rcp)f?|isnan|isinf|isfinite|__f\w+_r[nzud]|
@@ -112,7 +122,7 @@ def _has_memory(function: Node) -> bool:
         "abstract_reference_declarator",
     }
     for node in walk(function):
-        if node.type in kinds or text_of(node) in ("threadIdx", "blockIdx", "static", "__shared__", "asm"):
+        if node.type in kinds or text_of(node) in _STATE:
             return True
         if node.type == "call_expression" and not _PURE.fullmatch(called_name(node)):
             return True
@@ -148,7 +158,6 @@ def scalar_type(function: Node, name: str) -> str | None:
 
 def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
     """Return the assignments in a loop to variables from outside of it, by variable, or why they are unknown."""
-    private = declared_in(loop.body) | {loop.index}
     writes: dict[str, list[Node]] = {}
     for node in walk(loop.body):
         target = None
@@ -162,9 +171,20 @@ def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
             continue
         if target.type != "identifier":
             return f"assigns {text_of(target)}"
-        if text_of(target) not in private:
+        if text_of(target) != loop.index and not _is_private(target, loop.body):
             writes.setdefault(text_of(target), []).append(node)
     return writes
+
+
+def _is_private(target: Node, body: Node) -> bool:
+    """Return whether the variable at a place in a loop is declared in an iteration, before the place."""
+    for scope in ancestors(target):
+        before = (c for c in scope.children if c.type == "declaration" and c.start_byte < target.start_byte)
+        if any(text_of(target) in declared_in(declaration) for declaration in before):
+            return scope.start_byte >= body.start_byte
+        if scope == body:
+            return False
+    return False
 
 
 def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reduction] | str]:
@@ -182,6 +202,8 @@ def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reductio
         operation = next(iter(operations)) if len(operations) == 1 else None
         if kind is None or operation is None:
             return set(writes), f"carries {name} from one iteration to the next"
+        if any(loses_digits(function, kind, node) for node in nodes):
+            return set(writes), f"converts the sum {name} to an integer in each iteration"
         if _count(loop.body, name) != sum(_count(node, name) for node in nodes):
             return set(writes), f"uses {name} while it is accumulated"
         found.append(Reduction(name, kind, operation))
@@ -214,6 +236,54 @@ def accumulating(name: str, node: Node) -> Operation | None:
     return "sum" if is_sum else None
 
 
+def loses_digits(function: Node, kind: str, update: Node) -> bool:
+    """Return whether a variable has an integer type, and what is assigned to it is not known to be an integer."""
+    right = update.child_by_field_name("right")
+    return not _FLOATING.search(kind) and right is not None and not is_integer(function, right)
+
+
+def is_integer(function: Node, node: Node, *, depth: int = 6) -> bool:
+    """Return whether an expression is known to have an integer type."""
+    operator = text_of(node.child_by_field_name("operator"))
+    inner = [c for c in node.named_children if c.type != "comment"]
+    if node.type == "number_literal":
+        return re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*", text_of(node)) is not None
+    if node.type in ("true", "false", "char_literal", "sizeof_expression") or operator in _TRUTH or operator == "%":
+        return True
+    if node.type == "identifier":
+        return _is_integer_variable(function, text_of(node), depth)
+    if node.type == "subscript_expression":
+        base = node.child_by_field_name("argument")
+        return base is not None and _INTEGRAL.fullmatch(element_type(function, text_of(base)) or "") is not None
+    if node.type == "field_expression":
+        return text_of(node.child_by_field_name("argument")) in ("threadIdx", "blockIdx", "blockDim", "gridDim")
+    if node.type == "cast_expression":
+        return _INTEGRAL.fullmatch(text_of(node.child_by_field_name("type"))) is not None
+    if node.type == "call_expression":
+        arguments = (node.child_by_field_name("arguments") or node).named_children
+        is_alike = called_name(node) in ("min", "max", "abs") and all(is_integer(function, a, depth=depth) for a in arguments)
+        return is_alike or _INTEGER_CALL.fullmatch(called_name(node)) is not None
+    if node.type == "conditional_expression":
+        return all(is_integer(function, c, depth=depth) for c in inner[-2:])
+    is_arithmetic = node.type in ("binary_expression", "unary_expression", "parenthesized_expression")
+    return is_arithmetic and bool(inner) and all(is_integer(function, c, depth=depth) for c in inner)
+
+
+def _is_integer_variable(function: Node, name: str, depth: int) -> bool:
+    kinds = set()
+    for node in walk(function):
+        if node.type not in ("declaration", "parameter_declaration"):
+            continue
+        for child in node.children_by_field_name("declarator"):
+            inner = child.child_by_field_name("declarator") if child.type == "init_declarator" else child
+            if inner is not None and inner.type == "identifier" and text_of(inner) == name:
+                kinds.add(text_of(node.child_by_field_name("type")))
+    if kinds == {"auto"}:
+        value = initialiser(function, name)
+        return value is not None and depth > 0 and is_integer(function, value, depth=depth - 1)
+    return bool(kinds) and all(_INTEGRAL.fullmatch(kind) for kind in kinds)
+
+
 def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> Reduction | None:
     """Return the reduction `if (value > best) { best = value; place = i; }`, or None."""
     if len(writes) != 2 or any(len(nodes) != 1 for nodes in writes.values()):
@@ -232,6 +302,8 @@ def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> R
     is_larger = test in (f"({bare}>{best})", f"({best}<{bare})")
     is_smaller = test in (f"({bare}<{best})", f"({best}>{bare})")
     kind, index_kind = scalar_type(function, best), scalar_type(function, place)
+    if kind is not None and loses_digits(function, kind, writes[best][0]):
+        return None
     counts = _count(loop.body, best) == 2 and _count(loop.body, place) == 1
     if not (is_larger or is_smaller) or kind is None or index_kind is None or not counts or best in names_in_text(value):
         return None
@@ -253,10 +325,10 @@ def stores_of(function: Node, loop: CountedLoop) -> bool | str:
     for root in sorted(written - private):
         accesses = [n for n in walk(loop.body) if n.type == "subscript_expression" and _root(function, n) == root]
         texts = {re.sub(r"\s+", "", text_of(n)) for n in accesses}
-        index = subscript_index(accesses[0])
-        if len(texts) > 1 or index is None:
+        index = subscript_index(accesses[0]) if accesses else None
+        if len(texts) > 1 or index is None or root in dereferenced(function, loop.body):
             return f"accesses {root} at several positions"
-        if not is_consecutive(index, loop.index) or (names_in(index) - {loop.index}) & changing:
+        if not is_consecutive(index, loop.index) or (names_in(accesses[0]) - {loop.index}) & changing:
             return f"may store several times to one element of {root}"
         if any(loop_of(n) != loop.node for n in accesses if is_written(n)):
             return f"stores to {root} in an inner loop"

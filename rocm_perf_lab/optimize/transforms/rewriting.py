@@ -20,6 +20,13 @@ _ASSIGNMENTS = frozenset({"assignment_expression", "update_expression"})
 _AROUND_A_NAME = frozenset(
     {"field_expression", "parenthesized_expression", "pointer_declarator", "array_declarator", "init_declarator"}
 )
+_MEMBERS = frozenset({"field_expression", "parenthesized_expression", "subscript_expression"})
+_BRANCHES = frozenset({"if_statement", "conditional_expression", "switch_statement"})
+_CONDITIONS = _BRANCHES | {"for_statement", "while_statement", "do_statement", "lambda_expression"}
+_INDEX_TYPES = frozenset(
+    {"int", "unsigned", "unsigned int", "uint", "long", "unsigned long", "long long", "unsigned long long", "size_t", "ptrdiff_t",
+     "int32_t", "uint32_t", "int64_t", "uint64_t"}
+)  # fmt: skip
 _JUMPS = frozenset({"return_statement", "break_statement", "continue_statement", "goto_statement", "labeled_statement"})
 
 
@@ -65,7 +72,10 @@ def indentation(content: bytes, position: int) -> str:
 
 
 def counted_loop(node: Node) -> CountedLoop | None:
-    """Return a `for` statement with one index, `<` and an additive step as a counted loop; None for other loops."""
+    """Return a `for` statement with one index, `<` and an additive step as a counted loop; None for other loops.
+
+    The index has an integer type of at least 4 bytes, so that larger steps do not wrap.
+    """
     if node.type != "for_statement":
         return None
     start, test, step, body = (node.child_by_field_name(n) for n in ("initializer", "condition", "update", "body"))
@@ -75,7 +85,7 @@ def counted_loop(node: Node) -> CountedLoop | None:
     if kind is None or len(inits) != 1 or any(c.type.endswith("declarator") and c not in inits for c in start.named_children):
         return None
     name, value = inits[0].child_by_field_name("declarator"), inits[0].child_by_field_name("value")
-    if name is None or name.type != "identifier" or value is None:
+    if name is None or name.type != "identifier" or value is None or text_of(kind) not in _INDEX_TYPES:
         return None
     index = text_of(name)
     left, operator, right = (test.child_by_field_name(n) for n in ("left", "operator", "right"))
@@ -176,13 +186,30 @@ def is_consecutive(index: Node, name: str) -> bool:
 
 
 def is_written(access: Node) -> bool:
-    """Return whether an expression is assigned, incremented, or has its address taken."""
+    """Return whether an expression, or a member of it, is assigned, incremented, or has its address taken."""
     parent = access.parent
+    while parent is not None and parent.type in _MEMBERS and parent.named_children[0] == access:
+        access, parent = parent, parent.parent
     if parent is None:
         return False
     if parent.type == "assignment_expression":
         return parent.child_by_field_name("left") == access
     return parent.type == "update_expression" or (parent.type == "pointer_expression" and text_of(parent).startswith("&"))
+
+
+def is_conditional(access: Node, body: Node) -> bool:
+    """Return whether an execution of `body` may skip an access."""
+    node = access
+    while node != body and node.parent is not None:
+        parent = node.parent
+        tested = parent.child_by_field_name("condition") if parent.type in _BRANCHES else None
+        if parent.type in _CONDITIONS and node != tested:
+            return True
+        is_right = parent.type == "binary_expression" and node == parent.child_by_field_name("right")
+        if is_right and text_of(parent.child_by_field_name("operator")) in ("&&", "||"):
+            return True
+        node = parent
+    return False
 
 
 def element_type(function: Node, pointer: str) -> str | None:

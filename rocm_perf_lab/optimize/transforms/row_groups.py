@@ -21,11 +21,21 @@ from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, wal
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import WAVE, group_function
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of
-from rocm_perf_lab.optimize.transforms.reductions import IndependentLoop, Reduction, impure_call, independent_loop
+from rocm_perf_lab.optimize.transforms.reductions import (
+    IndependentLoop,
+    Reduction,
+    declared_in,
+    impure_call,
+    independent_loop,
+    loop_of,
+)
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply,
+    assigned_names,
     element_type,
+    initialiser,
+    is_conditional,
     is_written,
     names_in,
     statements_with_pragma,
@@ -34,7 +44,14 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     top_level,
 )
 from rocm_perf_lab.optimize.transforms.row_scans import ScanLoop, scan_lines, scan_loop
-from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, builtin_uses, early_return, statements
+from rocm_perf_lab.optimize.transforms.thread_indices import (
+    LaunchSizes,
+    builtin_uses,
+    early_return,
+    guarded,
+    hidden_index,
+    statements,
+)
 from rocm_perf_lab.optimize.transforms.top_values import TopLoop, merge_lines, top_loop
 
 if TYPE_CHECKING:
@@ -49,7 +66,7 @@ if TYPE_CHECKING:
 _BLOCK = 256
 _MOST_GROUPS = 65536
 """Workgroups along x: an axis of a launch has less than 2^32 work-items."""
-_LEAST_OF_ATOMICS = ("atomic", "__shared__", "__sync")
+_LEAST_OF_ATOMICS = ("atomic", "__shared__", "__sync", "volatile", "->")
 _LANE = "rpl_lane"
 
 
@@ -76,6 +93,8 @@ class _Plan:
     tops: list[TopLoop] = field(default_factory=list)
     single: list[Node] = field(default_factory=list)
     """Statements that store, outside of distributed loops."""
+    is_bounded: bool = False
+    """Whether additional work-items compute nothing."""
 
 
 class RowGroups:
@@ -117,6 +136,8 @@ class RowGroups:
             kept = _kept_accesses(unit, plan) if variant.kept else {}
             if (variant.kept and not kept) or (variant.lanes > WAVE and (plan.scans or plan.tops or _has_pairs(plan))):
                 continue
+            if not plan.is_bounded and plan.row is not None and (self._items() * variant.lanes) % variant.block(plan):
+                continue  # more work-items than described
             text = self._rewritten(unit, plan, variant, kept)
             keeping = f", {variant.kept} elements per lane in registers" if kept else ""
             rewrites.append(Rewrite(f"{variant.lanes} lanes per row{keeping}", text))
@@ -142,13 +163,16 @@ class RowGroups:
             return "its launch does not have one axis"
         of_group = {"blockIdx.x", "blockIdx.y", "blockIdx.z"} if row is None else set()
         others = builtin_uses(unit.kernel, without=() if row is None else (row.node,)) - of_group
-        if others:
-            return f"uses {sorted(others)[0]}"
+        if others or (hidden := hidden_index(unit)) is not None:
+            return f"uses {sorted(others)[0] if others else hidden}"
         text = text_of(unit.kernel)
         found = next((word for word in _LEAST_OF_ATOMICS if word in text), None) or impure_call(unit, body)
         if found is not None:
             return f"uses {found}"
         plan = _Plan(row)
+        if row is not None:
+            tested = guarded(statements(body), {row.name})
+            plan.is_bounded = tested is not None and sizes.covers(unit, {"x": tested.bounds[row.name]})
         obstacle = _collect(unit, body, plan) or (None if plan.loops or plan.scans or plan.tops else "no loop can be distributed")
         return obstacle or _hazard(unit.kernel, plan) or plan
 
@@ -173,11 +197,17 @@ class RowGroups:
         helpers = "".join(group_function(operation, lanes) for operation in sorted(operations))
         edits.append(Edit(outermost.start_byte, outermost.start_byte, helpers))
         descriptor = LaunchDescriptor(grid=None, block=(block,))
-        if plan.row is not None:
+        if plan.row is not None and not plan.is_bounded:
+            items = self._items() * lanes // block
+            descriptor = LaunchDescriptor(grid=(f"({self._kernel.grid[0]}) * {items}",), block=(block,))
+        elif plan.row is not None:
             groups = self._grid(lanes, block)
             grid = (f"min({groups}, {_MOST_GROUPS})", f"ceil_div({groups}, {_MOST_GROUPS})")
             descriptor = LaunchDescriptor(grid=grid, block=(block,))
         return f"{descriptor.line()}\n{apply(content, edits)}"
+
+    def _items(self) -> int:
+        return (LaunchSizes(self._kernel).block or (1, 1, 1))[0]
 
     def _grid(self, lanes: int, block: int) -> str:
         """Return the workgroups for all rows, in terms of the params."""
@@ -264,6 +294,8 @@ def _collect(unit: SourceUnit, part: Node, plan: _Plan) -> str | None:
             if target is None or len(node.named_children) != 1:
                 return f"line {line_of(node)}: {text_of(node)}"
             place = target.child_by_field_name("left") or target.child_by_field_name("argument")
+            while place is not None and place.type == "field_expression":
+                place = place.child_by_field_name("argument")
             if place is not None and place.type != "identifier":
                 plan.single.append(node)
         else:
@@ -277,6 +309,8 @@ def _hazard(kernel: Node, plan: _Plan) -> str | None:
     for node in walk(kernel):
         if node.type == "pointer_expression" and text_of(node).startswith("*"):
             return "dereferences a pointer"
+        if node.type == "reference_declarator":
+            return "uses a reference"
         if node.type != "subscript_expression" or (
             node.parent is not None
             and node.parent.type == "subscript_expression"
@@ -297,7 +331,34 @@ def _hazard(kernel: Node, plan: _Plan) -> str | None:
             continue
         if len(roles) != 1 or not next(iter(roles)).startswith("lane"):
             return f"accesses {root} in several ways"
+        changing = _changing(kernel, plan, [node for node, _ in found])
+        if changing is not None:
+            return f"accesses {root} at positions that change with {changing}"
     return None
+
+
+def _changing(kernel: Node, plan: _Plan, nodes: list[Node]) -> str | None:
+    """Return a name that changes which lane accesses an element, from one distributed loop to another; None if there is none."""
+    for node in nodes:
+        loop = next(
+            x.loop
+            for x in (*plan.loops, *plan.scans, *plan.tops)
+            if x.loop.node.start_byte <= node.start_byte < x.loop.node.end_byte
+        )
+        own = {loop.index}
+        names = (names_in(node) | set(re.findall(r"[A-Za-z_]\w*", loop.start_text))) - own
+        found = next((name for name in sorted(names) if not _is_fixed(kernel, name)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_fixed(kernel: Node, name: str) -> bool:
+    """Return whether a variable has one value: a parameter or a declaration outside of loops, without assignments."""
+    declared = [n for n in walk(kernel) if n.type in ("declaration", "for_range_loop") and name in declared_in(n)]
+    if not declared:
+        return name not in assigned_names(kernel.child_by_field_name("body") or kernel)
+    return initialiser(kernel, name) is not None and loop_of(declared[0]) is None
 
 
 def _role(node: Node, plan: _Plan) -> str:
@@ -340,6 +401,9 @@ def _kept_accesses(unit: SourceUnit, plan: _Plan) -> dict[str, str]:
         return {}
     assigned = {text_of(n.child_by_field_name("left")) for n in walk(kernel) if n.type == "assignment_expression"}
     assigned |= {text_of(n.child_by_field_name("argument")) for n in walk(kernel) if n.type == "update_expression"}
+    limits = {name for x in plan.loops for text in (x.loop.start_text, x.loop.end_text) for name in re.findall(r"\w+", text)}
+    if limits & assigned:
+        return {}
     counts: dict[str, set[int]] = {}
     kinds: dict[str, str] = {}
     for number, independent in enumerate(plan.loops):
@@ -351,6 +415,8 @@ def _kept_accesses(unit: SourceUnit, plan: _Plan) -> dict[str, str]:
                 continue
             kind = element_type(kernel, text_of(base))
             if kind is None or is_written(node) or (names_in(index) - {loop.index}) & assigned:
+                continue
+            if is_conditional(node, loop.body):
                 continue
             if any(root_of(kernel, text_of(base)) == root for root in _written_roots(kernel)):
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.syntax_nodes import function_declarator, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, function_declarator, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
-_INTEGERS = frozenset({"int", "unsigned", "unsigned int", "size_t", "long", "int32_t", "uint32_t", "int64_t"})
+_UNSIGNED = frozenset({"unsigned", "unsigned int", "size_t", "uint32_t"})
+_INTEGERS = _UNSIGNED | {"int", "long", "int32_t", "int64_t"}
 
 
 class ReduceStrength:
@@ -103,6 +104,8 @@ def _float_divisions(loop: Node) -> list[tuple[Node, str]]:
 def _integer_divisions(node: Node) -> dict[Node, str]:
     """Return `index / d` and `index % d` of the loop index, all with the same loop-invariant integer `d`."""
     loop = counted_loop(node)
+    if any(">= 0 && " in text_of(p.child_by_field_name("condition")) for p in ancestors(node) if p.type == "if_statement"):
+        return {}  # already rewritten
     if loop is None or jumps_in(loop.body) or loop.type_name not in _INTEGERS:
         return {}
     changing, function = assigned_names(node), enclosing_function(node)
@@ -143,7 +146,7 @@ def _with_reciprocals(unit: SourceUnit, loop: Node, divisions: list[tuple[Node, 
 
 
 def _carried(unit: SourceUnit, loop: CountedLoop, divisions: dict[Node, str], divisor: str) -> Edit:
-    """Return the edit that initialises quotient and remainder and adds those of the step; values must not be negative."""
+    """Return the edit that initialises quotient and remainder and adds those of the step, if no value is negative."""
     quotient, remainder = _fresh(unit, f"{loop.index}_quotient"), _fresh(unit, f"{loop.index}_remainder")
     by, over = _fresh(unit, f"{loop.index}_step_quotient"), _fresh(unit, f"{loop.index}_step_remainder")
     kind = loop.type_name
@@ -162,15 +165,28 @@ def _carried(unit: SourceUnit, loop: CountedLoop, divisions: dict[Node, str], di
         f"const {kind} {by} = ({loop.step_text}) / {divisor};",
         f"const {kind} {over} = ({loop.step_text}) % {divisor};",
     ]
-    return _wrapped(unit, loop.node, edits, before)
+    if kind in _UNSIGNED:
+        return _wrapped(unit, loop.node, edits, before)
+    natural = f"({loop.start_text}) >= 0 && ({loop.step_text}) >= 0 && {divisor} > 0"
+    return _wrapped(unit, loop.node, edits, before, test=natural)
 
 
-def _wrapped(unit: SourceUnit, loop: Node, edits: list[Edit], before: list[str]) -> Edit:
+def _wrapped(unit: SourceUnit, loop: Node, edits: list[Edit], before: list[str], *, test: str | None = None) -> Edit:
+    """Return the edit of a loop; with a test, the loop without edits remains for other values."""
     content, space = unit.content, indentation(unit.content, loop.start_byte)
     start, pragma = statements_with_pragma(unit, loop)
     shift = loop.start_byte
     changed = apply(content[loop.start_byte : loop.end_byte], [Edit(e.start - shift, e.end - shift, e.text) for e in edits])
-    lines = ["{", *(f"  {line}" for line in before), *([pragma.rstrip()] if pragma else []), f"  {changed}", "}"]
+    lines = [
+        "{" if test is None else f"if ({test}) {{",
+        *(f"  {line}" for line in before),
+        *([pragma.rstrip()] if pragma else []),
+        f"  {changed}",
+        "}",
+    ]
+    if test is not None:
+        original = content[loop.start_byte : loop.end_byte].decode()
+        lines[-1:] = ["} else {", *([pragma.rstrip()] if pragma else []), f"  {original}", "}"]
     lead = space if start != loop.start_byte else ""
     return Edit(start, loop.end_byte, lead + f"{newline(content)}{space}".join(lines))
 

@@ -7,16 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.expressions import ExpressionError, evaluate, evaluate_integer
-from rocm_perf_lab.optimize.syntax_nodes import text_of, walk
+from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument
+from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, text_of, walk
+from rocm_perf_lab.optimize.transforms.rewriting import assigned_names, initialiser
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tree_sitter import Node
 
+    from rocm_perf_lab.languages.arguments import Argument
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
+_CASTED = re.compile(r"\((?:const )?(?:int|unsigned|unsigned int|size_t|long|long long|uint32_t|int64_t)\)")
 _CASTS = re.compile(r"\((?:const )?(?:int|unsigned|unsigned int|size_t|long|long long|uint32_t|int64_t)\)|\s+|[()]")
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*[xyz]\b")
+
+
+_BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
+_OTHER_BUILTIN = re.compile(
+    r"hip(?:Thread|Block|Grid)(?:Idx|Dim)_[xyz]|__builtin_amdgcn_(?:workitem|workgroup|grid|dispatch|mbcnt)\w*|__lane_id|"
+    r"__ockl_get_\w+|get_(?:global|local|group)_(?:id|size|linear_id)|this_(?:thread_block|grid)|thread_rank|cooperative_groups|cg"
+)
+_HARMLESS_CALL = re.compile(r"f?(?:min|max|abs)f?|static_cast|int|float|unsigned")
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,68 @@ class LaunchSizes:
                 found.setdefault(axis, []).append(GlobalIndex(text_of(name), axis, value))
         return {axis: rows[0] for axis, rows in found.items() if len(rows) == 1}
 
+    def covers(self, unit: SourceUnit, bounds: Mapping[str, str]) -> bool:
+        """Return whether the described launch has a work-item for each index below its bound.
+
+        A launch with more work-items then computes nothing else.
+
+        Args:
+            unit: Source.
+            bounds: Name or number that limits the index of an axis, by axis.
+        """
+        for axis, bound in bounds.items():
+            place = "xyz".index(axis)
+            elements = self._size(unit, bound)
+            try:
+                groups = evaluate_integer((*self._kernel.grid, 1, 1)[place], self._kernel.params, where="kernel.grid")
+            except ExpressionError:
+                return False
+            if elements is None or groups * (self.block or (0, 0, 0))[place] < elements:
+                return False
+        return True
+
+    def _size(self, unit: SourceUnit, text: str, *, depth: int = 4) -> int | None:
+        """Return the value of an expression over arguments, macros and variables of the kernel, or None."""
+        values: dict[str, int] = {}
+        arguments = self.scalars(unit)
+        for name in set(re.findall(r"[A-Za-z_]\w*", _CASTED.sub("", text))):
+            argument = arguments.get(name)
+            local = initialiser(unit.kernel, name)
+            try:
+                if argument is not None:
+                    values[name] = evaluate_integer(argument.value, self._kernel.params, where=name)
+                elif (known := self.value(unit, name)) is not None:
+                    values[name] = known
+                elif local is not None and depth and (found := self._size(unit, text_of(local), depth=depth - 1)) is not None:
+                    values[name] = found
+                else:
+                    return None
+            except ExpressionError:
+                return None
+        bare = re.sub(r"(?<=\d)[uUlL]+", "", _CASTED.sub("", text)).replace("/", "//")
+        try:
+            return evaluate_integer(bare, values, where="kernel")
+        except ExpressionError:
+            return None
+
+    def scalars(self, unit: SourceUnit) -> dict[str, ScalarArgument]:
+        """Return scalar arguments by the names of the parameters that the kernel does not assign."""
+        changed = assigned_names(unit.kernel.child_by_field_name("body") or unit.kernel)
+        named = self._arguments(unit)
+        return {name: a for name, a in named.items() if isinstance(a, ScalarArgument) and name not in changed}
+
+    def buffers(self, unit: SourceUnit) -> dict[str, BufferArgument]:
+        """Return buffers by the names of the kernel's parameters."""
+        return {name: a for name, a in self._arguments(unit).items() if isinstance(a, BufferArgument)}
+
+    def _arguments(self, unit: SourceUnit) -> dict[str, Argument]:
+        """Return arguments by the names of the parameters at their positions; a description may name them otherwise."""
+        parameters = function_declarator(unit.kernel).child_by_field_name("parameters")
+        given = [c for c in parameters.named_children if c.type == "parameter_declaration"] if parameters is not None else []
+        if len(given) != len(self._kernel.arguments):
+            return {}
+        return {_parameter_name(parameter): a for parameter, a in zip(given, self._kernel.arguments, strict=True)}
+
     def _axis(self, unit: SourceUnit, value: Node, block: tuple[int, int, int]) -> str | None:
         bare = _CASTS.sub("", text_of(value))
         for number, axis in enumerate("xyz"):
@@ -91,6 +167,12 @@ class LaunchSizes:
         return None
 
 
+def _parameter_name(parameter: Node) -> str:
+    declarator = parameter.child_by_field_name("declarator")
+    names = [text_of(node) for node in walk(declarator) if node.type == "identifier"] if declarator is not None else []
+    return names[-1] if names else ""
+
+
 def builtin_uses(node: Node, *, without: tuple[Node, ...] = ()) -> set[str]:
     """Return the work-item builtins that are used in a node, outside of the nodes `without`."""
     spans = [(n.start_byte, n.end_byte) for n in without]
@@ -101,6 +183,31 @@ def builtin_uses(node: Node, *, without: tuple[Node, ...] = ()) -> set[str]:
         and _BUILTIN.fullmatch(text_of(inner))
         and not any(start <= inner.start_byte < end for start, end in spans)
     }
+
+
+def hidden_index(unit: SourceUnit) -> str | None:
+    """Return how a source uses work-item builtins other than by a member in the kernel: macros, copies, calls; or None."""
+    for function in unit.functions():
+        for node in walk(function):
+            if node.type not in ("identifier", "type_identifier"):
+                continue
+            name = text_of(node)
+            if is_hidden_index(unit, name):
+                return name
+            is_member = node.parent is not None and node.parent.type == "field_expression"
+            if name in _BUILTINS and (not is_member or function != unit.kernel):
+                return name
+    return None
+
+
+def _is_builtin(name: str) -> bool:
+    """Return whether an identifier is a builtin that differs between work-items or launches."""
+    return name in _BUILTINS or _OTHER_BUILTIN.fullmatch(name) is not None
+
+
+def is_hidden_index(unit: SourceUnit, name: str) -> bool:
+    """Return whether an identifier stands for the index of a work-item: a macro with a builtin, or another builtin."""
+    return _OTHER_BUILTIN.fullmatch(name) is not None or any(map(_is_builtin, unit.expanded(name)))
 
 
 def early_return(statement: Node) -> Node | None:
@@ -138,7 +245,10 @@ class Guarded:
 
 
 def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
-    """Return the statements behind tests that limit all indices, or None."""
+    """Return the statements behind tests that limit all indices, or None.
+
+    Statements before the last test only compute, because a launch may have more work-items that execute them.
+    """
     found = Guarded([], {}, [])
     while True:
         inner: list[Node] = []
@@ -156,10 +266,24 @@ def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
                     return None
                 inner = statements(block)
                 continue
+            if set(found.bounds) != names and not _only_computes(node):
+                return None
             found.nodes.append(node)
         if not inner:
             return found if set(found.bounds) == names else None
         nodes = inner
+
+
+def _only_computes(statement: Node) -> bool:
+    """Return whether a statement is a declaration or an expression without accesses to memory and calls."""
+    if statement.type not in ("declaration", "expression_statement", "type_definition", "alias_declaration", ";"):
+        return False
+    for node in walk(statement):
+        is_dereferenced = node.type == "pointer_expression" and text_of(node).startswith("*")
+        is_call = node.type == "call_expression" and _HARMLESS_CALL.fullmatch(called_name(node)) is None
+        if node.type == "subscript_expression" or is_dereferenced or is_call or text_of(node) == "->":
+            return False
+    return True
 
 
 def _add_bounds(found: Guarded, condition: Node, names: set[str], *, outside: bool) -> bool:

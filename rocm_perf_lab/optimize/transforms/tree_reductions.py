@@ -14,6 +14,7 @@ from rocm_perf_lab.languages.source_launch import launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
+from rocm_perf_lab.optimize.transforms.matrix_products import depends_on_names
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
 from rocm_perf_lab.optimize.transforms.reductions import MAXIMA, MINIMA, impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, initialiser, is_written, subscript_index, top_level
@@ -100,6 +101,8 @@ class TreeReductions:
             if isinstance(array, str):
                 return f"{name} {array}"
             found.append(array)
+        if any(_returns_for_lane(unit.kernel, node, self._lanes(unit.kernel)) for node in walk(unit.kernel)):
+            return "some work-items return early"
         barriers = [node for node in walk(unit.kernel) if node.type == "expression_statement" and _is_barrier(node)]
         inside = [tree.loop for tree in trees]
         free = [b for b in barriers if not any(loop.start_byte <= b.start_byte < loop.end_byte for loop in inside)]
@@ -237,6 +240,15 @@ def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Arr
         if not before or any(before[-1].loop.end_byte <= s.start_byte < load.start_byte for s in stores):
             return f"is read in line {line_of(load)}, where its elements are not reduced"
     return _Array(name, element, tuple(edits))
+
+
+def _returns_for_lane(kernel: Node, node: Node, lanes: set[str]) -> bool:
+    """Return whether a node is a `return` of some work-items of a workgroup only."""
+    if node.type != "return_statement":
+        return False
+    around = (p.child_by_field_name("condition") for p in ancestors(node) if p.start_byte > kernel.start_byte)
+    names = {"threadIdx", *lanes} - {"threadIdx.x"}
+    return any(depends_on_names(text_of(test), kernel, names) or "[" in text_of(test) for test in around if test is not None)
 
 
 def _block_of(store: Node) -> Node | None:

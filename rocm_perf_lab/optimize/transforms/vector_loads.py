@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import ExpressionError, evaluate, evaluate_integer
 from rocm_perf_lab.optimize.loops import loop_at
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, end_changes, root_of, touched
+from rocm_perf_lab.optimize.transforms.reductions import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
@@ -29,6 +30,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     enclosing_function,
     indentation,
     initialiser,
+    is_conditional,
     is_consecutive,
     is_written,
     jumps_in,
@@ -119,6 +121,8 @@ class VectorLoads:
             return "is not an innermost loop without jumps"
         if any("(size_t)(&" in text_of(p.child_by_field_name("condition")) for p in ancestors(node) if p.type == "if_statement"):
             return "is already vectorised"
+        if (impure := _impure_call(unit, loop.body)) is not None:
+            return f"calls {impure}"
         strided = self._is_strided(unit, loop)
         if loop.step_text != "1" and not strided:
             return f"has step {loop.step_text}, which is not known to be the workgroup or grid size"
@@ -128,6 +132,10 @@ class VectorLoads:
 
     def _with_accesses(self, function: Node, loop: CountedLoop, strided: bool) -> _Plan | str:
         changing = assigned_names(loop.node)
+        if "volatile" in text_of(function):
+            return "uses volatile memory"
+        if end_changes(function, loop):
+            return "may change its end"
         if changing & set(re.findall(r"[A-Za-z_]\w*", loop.end_text)):
             return "has an end that changes"
         found: dict[str, tuple[str, bool, bool]] = {}
@@ -136,7 +144,11 @@ class VectorLoads:
             if base is None or index is None or base.type != "identifier" or loop.index not in names_in(index):
                 continue
             kind = element_type(function, text_of(base))
-            if not is_consecutive(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
+            if not is_consecutive(index, loop.index) or kind not in _VECTORS or (names_in(access) - {loop.index}) & changing:
+                continue
+            if all(is_conditional(n, loop.body) for n in walk(loop.body) if text_of(n) == text_of(access)):
+                if is_written(access):
+                    return f"stores {text_of(access)} conditionally"
                 continue
             written = is_written(access)
             if written and not _is_plain_store(access, loop.body):
@@ -157,7 +169,7 @@ class VectorLoads:
         for root in written:
             texts = {t for t in found if root_of(function, t.partition("[")[0]) == root}
             others = [n for n in walk(loop.body) if _leads_to(function, n, root) and text_of(n) not in texts]
-            if texts and (len(texts) > 1 or others):
+            if texts and (len(texts) > 1 or others or root in dereferenced(function, loop.body)):
                 return f"accesses {root} at several positions"
         return _Plan(loop, found, strided)
 
@@ -203,6 +215,12 @@ def _atomics_are_statements(body: Node) -> bool:
         n for n in walk(body) if n.type == "call_expression" and "atomic" in text_of(n.child_by_field_name("function")).lower()
     ]
     return all(call.parent is not None and call.parent.type == "expression_statement" for call in calls)
+
+
+def _impure_call(unit: SourceUnit, body: Node) -> str | None:
+    """Return the name of a called function, besides atomics, that may access memory, or None."""
+    calls = [n for n in walk(body) if n.type == "call_expression" and "atomic" not in called_name(n).lower()]
+    return next((impure for call in calls if (impure := impure_call(unit, call)) is not None), None)
 
 
 def _order_matters(loop: CountedLoop) -> str | None:

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, indentation, names_in, newline, subscript_index
+from rocm_perf_lab.optimize.transforms.reductions import declared_in
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    Edit,
+    apply,
+    assigned_names,
+    indentation,
+    initialiser,
+    names_in,
+    newline,
+    subscript_index,
+)
+from rocm_perf_lab.optimize.transforms.thread_indices import is_hidden_index
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -89,7 +100,7 @@ class WaveReduction:
         place, value = _arguments(call)
         if place is None or value is None:
             return "it has arguments other than an address and a value"
-        if _depends_on_lane(unit.kernel, place):
+        if _depends_on_lane(unit, place):
             return "its address differs between work-items"
         condition = _lone_condition(statement)
         if condition is not None and _ONE_LANE.search(text_of(condition.child_by_field_name("condition"))):
@@ -110,26 +121,32 @@ def _arguments(call: Node) -> tuple[Node | None, Node | None]:
     return (given[0], given[1]) if len(given) == 2 else (None, None)
 
 
-def _depends_on_lane(function: Node, place: Node, *, depth: int = 6) -> bool:
-    """Return whether an address may differ within a workgroup: it depends on the work-item index or on loaded values."""
-    if _LANE_DEPENDENT.search(text_of(place)):
+def _depends_on_lane(unit: SourceUnit, place: Node, *, depth: int = 6) -> bool:
+    """Return whether an address may differ within a workgroup: it depends on the work-item index, loaded values or calls."""
+    names = names_in(place)
+    if _LANE_DEPENDENT.search(text_of(place)) or any(is_hidden_index(unit, name) for name in names):
         return True
     if re.fullmatch(r"&\s*\w+", text_of(place)):  # the address of a variable
         return False
-    if any(_loads_in_index(node) for node in walk(place)):
+    if depth == 0 or any(_loads_in_index(node) or node.type == "call_expression" for node in walk(place)):
         return True
-    if depth == 0:
+    return any(_differs(unit, name, depth) for name in names - {"blockIdx", "blockDim", "gridDim"})
+
+
+def _differs(unit: SourceUnit, name: str, depth: int) -> bool:
+    """Return whether a variable may differ within a workgroup. Variables that are assigned are not analysed."""
+    declared = [n for n in walk(unit.kernel) if n.type == "declaration" and name in declared_in(n)]
+    if not declared:
+        assigned = assigned_names(unit.kernel.child_by_field_name("body") or unit.kernel)
+        return name in assigned  # otherwise a parameter or a constant
+    value = initialiser(unit.kernel, name)
+    if value is None or _has_address_taken(unit.kernel, name):
         return True
-    for name in names_in(place):
-        for node in walk(function):
-            value = None
-            if node.type == "init_declarator" and text_of(node.child_by_field_name("declarator")).lstrip("*& ") == name:
-                value = node.child_by_field_name("value")
-            elif node.type == "assignment_expression" and text_of(node.child_by_field_name("left")) == name:
-                return True  # reassigned variables are not analysed
-            if value is not None and (_depends_on_lane(function, value, depth=depth - 1) or "[" in text_of(value)):
-                return True
-    return False
+    return _depends_on_lane(unit, value, depth=depth - 1) or "[" in text_of(value)
+
+
+def _has_address_taken(function: Node, name: str) -> bool:
+    return any(n.type == "pointer_expression" and re.sub(r"\s", "", text_of(n)) == f"&{name}" for n in walk(function))
 
 
 def _loads_in_index(node: Node) -> bool:
