@@ -85,14 +85,19 @@ class SpaceSweeper(Sweeper):
             LabError: The input is invalid.
             StorageError: The storage of the study cannot be used.
             NoFeasibleTrial: Every configuration failed.
+            CompactHydraException: Any of these, in another application.
         """
         from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.errors import CompactHydraException
 
         from rocm_perf_lab.core.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None
         if "autotune" not in self.config or "space" not in self.config:
-            return self._search_overrides(arguments)
+            try:
+                return self._search_overrides(arguments)
+            except LabError as error:  # such an application prints the message of this class only, without a traceback
+                raise CompactHydraException("\n".join(error.lines())) from error
         has_space = self.config.autotune.space is not None or self.config.space.parameters
         searches = self.config.job._target_ == _SEARCHES_BY_ITSELF
         if searches and self._spreads(arguments):

@@ -57,8 +57,13 @@ class Clock(Protocol):
         """`measured`, or `emulated` if the recorded times are."""
         ...
 
-    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int, limit_s: float | None = None) -> tuple[float, ...]:
         """Run the command `runs` times, and return its times in ms.
+
+        Args:
+            arguments: The command line.
+            runs: Number of runs.
+            limit_s: Time limit of one run, if that is below the one of the clock.
 
         Raises:
             CommandFailed: The command fails, exceeds the time limit, or reports no time.
@@ -84,12 +89,12 @@ class WallClock:
         """See :class:`Clock`."""
         return f"wall-clock time of the whole process ({self.reason}); no kernel is timed"
 
-    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int, limit_s: float | None = None) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        return tuple(self._time_ms(arguments) for _ in range(runs))
+        return tuple(self._time_ms(arguments, _shorter(self.timeout_s, limit_s)) for _ in range(runs))
 
-    def _time_ms(self, arguments: Sequence[str]) -> float:
-        output, seconds = run_command(arguments, self.timeout_s)
+    def _time_ms(self, arguments: Sequence[str], limit_s: float) -> float:
+        output, seconds = run_command(arguments, limit_s)
         self.heard(output)
         return seconds * UNITS_IN_MS["s"]
 
@@ -119,12 +124,12 @@ class PrintedTime:
         """See :class:`Clock`."""
         return f"time that the command prints, in {self.unit} ({self.pattern.pattern})"
 
-    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int, limit_s: float | None = None) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        return tuple(self._time_ms(arguments) for _ in range(runs))
+        return tuple(self._time_ms(arguments, _shorter(self.timeout_s, limit_s)) for _ in range(runs))
 
-    def _time_ms(self, arguments: Sequence[str]) -> float:
-        output, _ = run_command(self.plain(arguments), self.timeout_s)
+    def _time_ms(self, arguments: Sequence[str], limit_s: float) -> float:
+        output, _ = run_command(self.plain(arguments), limit_s)
         found = self.pattern.findall(output)
         if not found:
             raise CommandFailed(f"no line of its output matches {self.pattern.pattern!r}", where=shlex.join(arguments))
@@ -173,10 +178,11 @@ class ProfiledTime:
         which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the largest exposed time"
         return f"dispatches of the kernel {which}, {self.profiler.how}"
 
-    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int, limit_s: float | None = None) -> tuple[float, ...]:
         """See :class:`Clock`."""
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-            application = self.profiler.passes(arguments, Path(directory), self.timeout_s, lambda _: None)
+            limit_s = _shorter(self.timeout_s, limit_s)
+            application = self.profiler.passes(arguments, Path(directory), limit_s, lambda _: None)
             try:
                 traces, _ = application.times(runs)
                 times: list[float] = []
@@ -193,6 +199,10 @@ class ProfiledTime:
             except LabError as error:
                 raise CommandFailed(error.what, where=error.where, hint=error.hint) from error
         return tuple(times)
+
+
+def _shorter(timeout_s: float, limit_s: float | None) -> float:
+    return timeout_s if limit_s is None else min(timeout_s, limit_s)
 
 
 def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]:
@@ -216,7 +226,7 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]
             seconds = time.perf_counter() - start
         except subprocess.TimeoutExpired as error:
             raise CommandFailed(
-                f"takes more than {timeout_s:g} s", where=shlex.join(arguments), hint="raise --timeout"
+                f"takes more than {timeout_s:.4g} s", where=shlex.join(arguments), hint="raise --timeout, or autotune.cutoff"
             ) from error
         finally:
             with suppress(ProcessLookupError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.clocks import CommandFailed, CommandKilled
+from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.core.errors import LabError
@@ -67,9 +68,17 @@ class CommandTemplate:
 
 @dataclass(frozen=True)
 class CommandObjective:
-    """Objective that times a command; `deterministic` if all its runs have the same time.
+    """Objective that times a command.
 
     If the command fails, the last line of its output is the reason.
+
+    Args:
+        template: Command line with placeholders.
+        clock: Time source.
+        gate: Number of repetitions.
+        deterministic: Whether all runs of a configuration have equal times.
+        printed: Metrics that the command prints, or None.
+        cutoff: Limit of wall-clock time of one run, relative to the best configuration.
     """
 
     template: CommandTemplate
@@ -77,6 +86,7 @@ class CommandObjective:
     gate: Gate
     deterministic: bool = False
     printed: PrintedMetrics | None = None
+    cutoff: Cutoff = field(default_factory=Cutoff)
 
     @property
     def time_kind(self) -> str:
@@ -87,17 +97,23 @@ class CommandObjective:
         """Measure one configuration."""
         arguments = self.template.fill(configuration)
         try:
-            found = measure(lambda runs: self.clock.times_ms(arguments, runs), self.gate, deterministic=self.deterministic)
+            found = measure(lambda runs: self._times_ms(arguments, runs), self.gate, deterministic=self.deterministic)
         except CommandFailed as error:
+            self.cutoff.finished(None)
             if self.printed is not None:
                 self.printed.take()
             return Preempted(error.what) if isinstance(error, CommandKilled) else Infeasible(error.what)
+        self.cutoff.finished(found.runtime_ms)
         metrics = self.printed.take() if self.printed is not None else {}
         return Measurement(found.runtime_ms, {**found.details, **metrics, "command": shlex.join(arguments)})
 
     def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
         """Return further times of a configuration in ms."""
         try:
-            return self.clock.times_ms(self.template.fill(configuration), runs)
+            return self._times_ms(self.template.fill(configuration), runs)
         except CommandFailed as error:
             return Infeasible(error.what)
+
+    def _times_ms(self, arguments: tuple[str, ...], runs: int) -> tuple[float, ...]:
+        with self.cutoff.measuring(runs):
+            return self.clock.times_ms(arguments, runs, self.cutoff.limit_s)

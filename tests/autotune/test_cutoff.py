@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,12 @@ import pytest
 import yaml
 
 from rocm_perf_lab.autotune.candidate import KernelBuilder
+from rocm_perf_lab.autotune.clocks import printed_time
+from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
 from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.repeats import Gate
 from rocm_perf_lab.autotune.trial_cache import TrialCache
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.languages.description import KernelDescription
@@ -70,6 +74,18 @@ def test_the_limit_is_a_multiple_of_the_fastest_configuration_but_not_below_the_
     assert slower == first
     assert limit_of(cutoff) < 0.5
     assert Cutoff(factor=None).limit_s is None
+
+
+def test_a_command_that_hangs_ends_at_the_limit_relative_to_the_best_one() -> None:
+    template = CommandTemplate.parse(f"{sys.executable} -c 'import time; time.sleep({{seconds}}); print(1.0)'", ["seconds"])
+    objective = CommandObjective(template, printed_time(r"([\d.]+)", "ms", 600), Gate(1, 0.1, 1), cutoff=Cutoff(2, at_least_s=1))
+    start = time.monotonic()
+
+    first, hangs, after = (objective({"seconds": seconds}) for seconds in (0, 300, 0))
+
+    assert isinstance(first, Measurement) and isinstance(after, Measurement)
+    assert isinstance(hangs, Infeasible) and "takes more than" in hangs.reason
+    assert time.monotonic() - start < 100
 
 
 @pytest.mark.slow

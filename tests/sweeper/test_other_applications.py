@@ -67,6 +67,14 @@ def test_all_combinations_are_run_if_they_are_few(application: Application) -> N
     assert (found["best_value"], found["trials"]) == (-1.5, 3)
 
 
+def test_an_error_is_a_message_without_a_traceback(application: Application) -> None:
+    refused = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", "x=1,2", "hydra.sweeper.direction=up")
+
+    assert refused.returncode == 1
+    assert "unknown direction 'up'" in refused.stderr and "Traceback" not in refused.stderr
+    assert not (application.directory / "multirun").exists()
+
+
 @pytest.mark.slow
 def test_intervals_are_searched_in_batches(application: Application) -> None:
     found = application.sweep(

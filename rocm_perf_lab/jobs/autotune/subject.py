@@ -172,7 +172,8 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Tuning
     def origin() -> Origin:
         return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
 
-    return TuningSubject(name, clock.meaning, CommandObjective(template, clock, gate, is_emulated, printed), space, origin)
+    objective = CommandObjective(template, clock, gate, is_emulated, printed, Cutoff(lab.config.autotune.cutoff))
+    return TuningSubject(name, clock.meaning, objective, space, origin)
 
 
 def _uses_hip(program: str) -> bool:

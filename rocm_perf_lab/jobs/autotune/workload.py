@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
+    from rocm_perf_lab.autotune.command import CommandObjective
     from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Objective, Preempted
     from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
@@ -56,7 +57,7 @@ _PERCENT = 100
 class WorkloadObjective:
     """Objective of a joint space: every shape has its own limit of wall-clock time, relative to its own best configuration."""
 
-    objective: Objective
+    objective: KernelObjective | CommandObjective
     _of_shape: dict[Any, Objective] = field(default_factory=dict)
 
     def __call__(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
@@ -64,11 +65,12 @@ class WorkloadObjective:
         return self._own(configuration[SHAPE])(configuration)
 
     def _own(self, shape: Any) -> Objective:
-        if not isinstance(self.objective, KernelObjective):
-            return self.objective
         if shape not in self._of_shape:
             cutoff = Cutoff(self.objective.cutoff.factor, self.objective.cutoff.at_least_s)
-            self._of_shape[shape] = replace(self.objective, cutoff=cutoff, _expected={})
+            if isinstance(self.objective, KernelObjective):
+                self._of_shape[shape] = replace(self.objective, cutoff=cutoff, _expected={})
+            else:
+                self._of_shape[shape] = replace(self.objective, cutoff=cutoff)
         return self._of_shape[shape]
 
 
