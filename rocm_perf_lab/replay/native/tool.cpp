@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "capture.h"
@@ -396,6 +397,32 @@ bool is_hooked_by_another() {
          std::strstr(place.dli_fname, "libhsa-runtime64") == nullptr;
 }
 
+// An agent has one cooperative queue, which the runtime deletes at shutdown. An intercept queue would delete it, too: it is kept after
+// `hsa_queue_destroy`, and used again.
+std::mutex cooperative_lock;
+auto& cooperative = *new std::map<uint64_t, hsa_queue_t*>;
+
+bool is_cooperative(const hsa_queue_t* queue) {
+  std::lock_guard guard(cooperative_lock);
+  return std::any_of(cooperative.begin(), cooperative.end(), [=](const auto& entry) { return entry.second == queue; });
+}
+
+hsa_status_t intercepted_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback, void* data,
+                               uint32_t private_size, uint32_t group_size, hsa_queue_t** queue) {
+  auto create = [&] {
+    return api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
+  };
+  if (type != HSA_QUEUE_TYPE_COOPERATIVE) return create();
+  std::lock_guard guard(cooperative_lock);
+  if (auto found = cooperative.find(agent.handle); found != cooperative.end()) {
+    *queue = found->second;
+    return HSA_STATUS_SUCCESS;
+  }
+  hsa_status_t status = create();
+  if (ok(status)) cooperative[agent.handle] = *queue;
+  return status;
+}
+
 hsa_status_t on_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback, void* data,
                              uint32_t private_size, uint32_t group_size, hsa_queue_t** queue) {
   auto plain = [&] { return api.hsa_queue_create(agent, size, type, callback, data, private_size, group_size, queue); };
@@ -405,9 +432,9 @@ hsa_status_t on_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_
     if (!ok(status) || watch(*queue, agent, type)) return status;
     api.hsa_queue_destroy(*queue);
   }
-  hsa_status_t status = api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
+  hsa_status_t status = intercepted_queue(agent, size, type, callback, data, private_size, group_size, queue);
   if (ok(status) && watch(*queue, agent, type)) return status;
-  if (ok(status)) api.hsa_queue_destroy(*queue);
+  if (ok(status) && type != HSA_QUEUE_TYPE_COOPERATIVE) api.hsa_queue_destroy(*queue);
   tool->warn("a queue could not be intercepted: dispatches on it are not seen");
   return plain();
 }
@@ -421,6 +448,7 @@ hsa_status_t on_intercept_create(hsa_agent_t agent, uint32_t size, hsa_queue_typ
 }
 
 hsa_status_t on_queue_destroy(hsa_queue_t* queue) {
+  if (is_cooperative(queue)) return HSA_STATUS_SUCCESS;
   if (tool != nullptr && owner == getpid()) tool->queues.remove(queue);
   return api.hsa_queue_destroy(queue);
 }
@@ -565,6 +593,7 @@ EXPORTED bool OnLoad(void* tables, uint64_t, uint64_t, const char* const*) {
 }
 
 EXPORTED void OnUnload() {
+  capture::cooperative.clear();
   if (!capture::is_watching()) return;
   capture::tool->report();
   capture::tool->report_times(std::chrono::seconds(10));
