@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ CHECKS = {"races": 1, "bounds": 2, "uninitialised": 4, "barriers": 8, "misaligne
 _PROTOCOL = 1
 _MOST_FINDINGS, _MOST_SITES = 4000, 4
 _SITE = re.compile(r"\{(\d)\}")
+_SYMBOL = re.compile(r"`(_Z\w+)`")
 _ALIGNMENT = 8
 _TEXTS = 2 + _MOST_SITES
 UNKNOWN_SITE = "an unknown line"
@@ -177,6 +179,7 @@ def _completed(
 ) -> tuple[ApplicationFinding, tuple[object, ...]]:
     lines = [_shortened(sites.line_of(site.path, site.offset)) for site in recorded.sites]
     message = _SITE.sub(lambda match: lines[int(match[1])] or UNKNOWN_SITE, recorded.message)
+    message = _SYMBOL.sub(lambda match: f"`{demangle(match[1])}`", message)
     finding = ApplicationFinding(recorded.check, recorded.kind, message, recorded.count, call_site=lines[0])
     if kernel is None:
         return finding, (recorded.kind, message, lines[0])

@@ -11,6 +11,14 @@ from tests.builders.rocm_programs import RocmPrograms
 pytestmark = pytest.mark.slow
 CHECKS = Path(__file__).parent / "checks"
 DEFECTS = {
+    "beyond_launch_bounds": "bad_geometry",
+    "cuboid_filled_past_end": "copy_past_end",
+    "cuboid_leak": "memory_leak",
+    "cuboid_past_end": "copy_past_end",
+    "pool_past_end": "out_of_bounds",
+    "too_large_to_cooperate": "bad_geometry",
+    "too_many_work_items": "bad_geometry",
+    "too_much_lds": "bad_geometry",
     "bad_geometry": "bad_geometry",
     "copy_after_free": "use_after_free",
     "copy_past_end": "copy_past_end",

@@ -12,7 +12,10 @@ typedef int hip_error;
 typedef void *hip_stream;
 typedef void *hip_event;
 struct hip_dim3 { uint32_t x, y, z; };
-enum { HIP_SUCCESS = 0, HIP_INVALID_VALUE = 1, HIP_OUT_OF_MEMORY = 2, HIP_NOT_INITIALIZED = 3, HIP_INVALID_HANDLE = 400, HIP_NOT_READY = 600 };
+struct hip_extent { size_t width, height, depth; };
+struct hip_pitched { void *pointer; size_t pitch, width, height; };
+enum { HIP_SUCCESS = 0, HIP_INVALID_VALUE = 1, HIP_OUT_OF_MEMORY = 2, HIP_NOT_INITIALIZED = 3, HIP_INVALID_HANDLE = 400, HIP_NOT_READY = 600,
+       HIP_COOPERATIVE_TOO_LARGE = 720 };
 
 // The function of the HIP runtime; NULL if no runtime is loaded.
 void *drv_hip_function(_Atomic(void *) *kept, const char *name);

@@ -9,17 +9,27 @@
 
 enum copy_kind { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT_KIND, NO_KIND /* of peers, fills */ };
 
-// Rows of `bytes` bytes; source 0: a fill.
+// Rows of `bytes` bytes; source 0: a fill. A cuboid has `slices` of such rows; 0: one.
 struct copy {
   const char *name;
   uint64_t site, to, from, bytes, rows, to_pitch, from_pitch;
   int kind, is_async;
   hip_stream stream;
+  uint64_t slices, to_slice, from_slice;
 };
+enum { MOST_EXTENTS = 128 };  // of a copy that is compared with others
 
 // ---- mistakes ----
 
 static uint64_t extent(uint64_t bytes, uint64_t rows, uint64_t pitch) { return !bytes || !rows ? 0 : (rows - 1) * pitch + bytes; }
+
+static uint64_t slices_of(const struct copy *c) { return c->slices ? c->slices : 1; }
+
+// Bytes from the first to the last one.
+static uint64_t whole_extent(const struct copy *c, int writes) {
+  uint64_t slice = extent(c->bytes, c->rows, writes ? c->to_pitch : c->from_pitch);
+  return slice ? (slices_of(c) - 1) * (writes ? c->to_slice : c->from_slice) + slice : 0;
+}
 
 static void check_side(const struct copy *c, uint64_t address, uint64_t bytes, int writes) {
   struct drv_allocation a;
@@ -63,8 +73,8 @@ static void check_direction(const struct copy *c) {
 }
 
 static void check(const struct copy *c) {
-  check_side(c, c->to, extent(c->bytes, c->rows, c->to_pitch), 1);
-  if (c->from) check_side(c, c->from, extent(c->bytes, c->rows, c->from_pitch), 0);
+  check_side(c, c->to, whole_extent(c, 1), 1);
+  if (c->from) check_side(c, c->from, whole_extent(c, 0), 0);
   check_direction(c);
   drv_hip_stream_is_gone(c->stream, c->site);
 }
@@ -73,23 +83,43 @@ static void check(const struct copy *c) {
 
 static int is_shared(uint64_t address) { return where_is(address) != PAGEABLE; }
 
+static void mark_written(const struct copy *c) {
+  for (uint64_t slice = 0; slice < slices_of(c); slice++)
+    for (uint64_t row = 0; row < c->rows; row++) drv_area_written(c->to + slice * c->to_slice + row * c->to_pitch, c->bytes);
+}
+
+// Adds what a copy accesses on one side; slices without a gap are one extent.
+static int add_extents(const struct copy *c, int writes, struct drv_extent *extents, int count) {
+  uint64_t address = writes ? c->to : c->from, pitch = writes ? c->to_pitch : c->from_pitch, gap = writes ? c->to_slice : c->from_slice;
+  uint64_t slices = slices_of(c), rows = c->rows;
+  if (!address || !is_shared(address)) return count;
+  if (slices > 1 && gap == rows * pitch) {
+    rows *= slices;
+    slices = 1;
+  }
+  for (uint64_t slice = 0; slice < slices && count < MOST_EXTENTS; slice++)
+    extents[count++] = (struct drv_extent){address + slice * gap, c->bytes, rows, pitch, writes};
+  return count;
+}
+
+static void add_to_order(const struct copy *c) {
+  struct drv_extent extents[MOST_EXTENTS];
+  int device = drv_hip_device(), count = add_extents(c, 0, extents, add_extents(c, 1, extents, 0));
+  struct drv_op *op = drv_order_add(c->stream, device, c->site, c->name);
+  drv_order_accesses(op, extents, count);
+  if (c->is_async) drv_hip_settle(c->stream);
+  for (int k = 0; c->is_async && k < count; k++)
+    drv_host_races_guard_range(op, extents[k].address, extent(extents[k].bytes, extents[k].rows, extents[k].pitch), extents[k].writes);
+  drv_order_put(op);
+  if (!c->is_async) drv_order_host_waits(c->stream, device);
+}
+
 static hip_error done(const struct copy *c, hip_error error) {
   drv_order_set_current(NULL, 0);
   if (error != HIP_SUCCESS) drv_hip_failed(c->name, c->site, error);
   if (error == HIP_SUCCESS && !drv_hip_is_capturing(c->stream)) {
-    int device = drv_hip_device();
-    for (uint64_t row = 0; row < c->rows; row++) drv_area_written(c->to + row * c->to_pitch, c->bytes);
-    struct drv_extent extents[2];
-    int count = 0;
-    if (is_shared(c->to)) extents[count++] = (struct drv_extent){c->to, c->bytes, c->rows, c->to_pitch, 1};
-    if (c->from && is_shared(c->from)) extents[count++] = (struct drv_extent){c->from, c->bytes, c->rows, c->from_pitch, 0};
-    struct drv_op *op = drv_order_add(c->stream, device, c->site, c->name);
-    drv_order_accesses(op, extents, count);
-    if (c->is_async) drv_hip_settle(c->stream);
-    for (int k = 0; c->is_async && k < count; k++)
-      drv_host_races_guard_range(op, extents[k].address, extent(extents[k].bytes, extents[k].rows, extents[k].pitch), extents[k].writes);
-    drv_order_put(op);
-    if (!c->is_async) drv_order_host_waits(c->stream, device);
+    mark_written(c);
+    add_to_order(c);
   }
   drv_hip_leave();
   return error;
@@ -168,6 +198,63 @@ DEFINE_COPY_2D(hipMemcpy2D_spt, PER_THREAD)
   }
 DEFINE_ASYNC_COPY_2D(hipMemcpy2DAsync, NULL)
 DEFINE_ASYNC_COPY_2D(hipMemcpy2DAsync_spt, PER_THREAD)
+
+// ---- cuboids ----
+
+struct hip_position { size_t x, y, z; };
+// struct hipMemcpy3DParms.
+struct copy_3d {
+  void *from_array;
+  struct hip_position from_at;
+  struct hip_pitched from;
+  void *to_array;
+  struct hip_position to_at;
+  struct hip_pitched to;
+  struct hip_extent extent;
+  int kind;
+};
+
+static uint64_t address_in(const struct hip_pitched *p, const struct hip_position *at) {
+  return p->pointer ? ADDRESS(p->pointer) + (at->z * p->height + at->y) * p->pitch + at->x : 0;
+}
+
+// Copies of arrays are the runtime's affair.
+static struct copy copy_of_3d(const struct copy_3d *p, const char *name, uint64_t site, int is_async, hip_stream stream) {
+  struct copy copy = {.name = name, .site = site, .kind = NO_KIND, .is_async = is_async, .stream = stream};
+  if (!p || p->from_array || p->to_array || !p->from.pointer || !p->to.pointer) return copy;
+  copy.to = address_in(&p->to, &p->to_at);
+  copy.from = address_in(&p->from, &p->from_at);
+  copy.bytes = p->extent.width;
+  copy.rows = p->extent.height;
+  copy.slices = p->extent.depth;
+  copy.to_pitch = p->to.pitch;
+  copy.from_pitch = p->from.pitch;
+  copy.to_slice = p->to.pitch * p->to.height;
+  copy.from_slice = p->from.pitch * p->from.height;
+  copy.kind = p->kind;
+  if (!copy.slices) copy.bytes = copy.rows = 0;
+  return copy;
+}
+
+#define DEFINE_COPY_3D(name, default_stream)                                                                                   \
+  HIP(name, (const struct copy_3d *parameters)) {                                                                              \
+    FORWARD_UNLESS_CHECKED(name, parameters);                                                                                  \
+    struct copy copy = copy_of_3d(parameters, #name, SITE, 0, default_stream);                                                 \
+    begin(&copy);                                                                                                              \
+    return done(&copy, REAL(name)(parameters));                                                                                \
+  }
+DEFINE_COPY_3D(hipMemcpy3D, NULL)
+DEFINE_COPY_3D(hipMemcpy3D_spt, PER_THREAD)
+
+#define DEFINE_ASYNC_COPY_3D(name, default_stream)                                                                             \
+  HIP(name, (const struct copy_3d *parameters, hip_stream stream)) {                                                           \
+    FORWARD_UNLESS_CHECKED(name, parameters, stream);                                                                          \
+    struct copy copy = copy_of_3d(parameters, #name, SITE, 1, stream ? stream : (default_stream));                             \
+    begin(&copy);                                                                                                              \
+    return done(&copy, REAL(name)(parameters, stream));                                                                        \
+  }
+DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync, NULL)
+DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync_spt, PER_THREAD)
 
 // ---- symbols ----
 
@@ -253,4 +340,26 @@ HIP(hipMemset2DAsync, (void *to, size_t pitch, int value, size_t width, size_t h
   FORWARD_UNLESS_CHECKED(hipMemset2DAsync, to, pitch, value, width, height, stream);
   COPY(hipMemset2DAsync, REAL(hipMemset2DAsync)(to, pitch, value, width, height, stream), ADDRESS(to), 0, width, height, pitch, 0, NO_KIND, 1,
        stream);
+}
+
+static struct copy fill_of_3d(struct hip_pitched to, struct hip_extent extent, const char *name, uint64_t site, int is_async,
+                              hip_stream stream) {
+  int is_empty = !extent.depth || !to.pointer;
+  return (struct copy){.name = name, .site = site, .to = ADDRESS(to.pointer), .bytes = is_empty ? 0 : extent.width,
+                       .rows = is_empty ? 0 : extent.height, .to_pitch = to.pitch, .kind = NO_KIND, .is_async = is_async,
+                       .stream = stream, .slices = extent.depth, .to_slice = to.pitch * to.height};
+}
+
+HIP(hipMemset3D, (struct hip_pitched to, int value, struct hip_extent extent)) {
+  FORWARD_UNLESS_CHECKED(hipMemset3D, to, value, extent);
+  struct copy fill = fill_of_3d(to, extent, "hipMemset3D", SITE, returns_early(to.pointer), NULL);
+  begin(&fill);
+  return done(&fill, REAL(hipMemset3D)(to, value, extent));
+}
+
+HIP(hipMemset3DAsync, (struct hip_pitched to, int value, struct hip_extent extent, hip_stream stream)) {
+  FORWARD_UNLESS_CHECKED(hipMemset3DAsync, to, value, extent, stream);
+  struct copy fill = fill_of_3d(to, extent, "hipMemset3DAsync", SITE, 1, stream);
+  begin(&fill);
+  return done(&fill, REAL(hipMemset3DAsync)(to, value, extent, stream));
 }

@@ -6,7 +6,7 @@
 #include "hip_calls.h"
 #include "order.h"
 
-enum { RED_ZONE_ALIGNMENT = 256, SMALLEST_RED_ZONE = 256, LARGEST_RED_ZONE = 1 << 16, RED_ZONE_PART = 16 };
+enum { RED_ZONE_ALIGNMENT = 256, SMALLEST_RED_ZONE = 256, LARGEST_RED_ZONE = 1 << 16, RED_ZONE_PART = 16, MOST_RED_ROWS = 64, SIGNAL_MEMORY = 2 };
 
 typedef hip_error (*free_function)(void *pointer);
 
@@ -68,7 +68,8 @@ HIP(hipMalloc, (void **pointer, size_t bytes)) {
 
 HIP(hipExtMallocWithFlags, (void **pointer, size_t bytes, unsigned flags)) {
   FORWARD_UNLESS_CHECKED(hipExtMallocWithFlags, pointer, bytes, flags);
-  return allocated(ALLOCATE(REAL(hipExtMallocWithFlags)(pointer, bytes, flags)), pointer, bytes, bytes, RPL_DEVICE_MEMORY, SITE);
+  uint64_t reserved = bytes && pointer && flags != SIGNAL_MEMORY /* has one size */ ? with_red_zone(bytes) : bytes;
+  return allocated(ALLOCATE(REAL(hipExtMallocWithFlags)(pointer, reserved, flags)), pointer, bytes, reserved, RPL_DEVICE_MEMORY, SITE);
 }
 
 HIP(hipMallocManaged, (void **pointer, size_t bytes, unsigned flags)) {
@@ -95,24 +96,44 @@ DEFINE_HOST_ALLOCATION(hipHostAlloc)
 DEFINE_OLD_HOST_ALLOCATION(hipMallocHost)
 DEFINE_OLD_HOST_ALLOCATION(hipMemAllocHost)
 
+// Rows with the red zone.
+static uint64_t with_red_rows(uint64_t rows) {
+  if (!drv_check_is_on(RPL_ON_BOUNDS | RPL_ON_HOST) || !rows || rows > UINT32_MAX) return rows;
+  uint64_t zone = rows / RED_ZONE_PART;
+  return rows + (zone < 1 ? 1 : zone > MOST_RED_ROWS ? MOST_RED_ROWS : zone);
+}
+
+static hip_error allocated_rows(hip_error error, void *const *pointer, uint64_t pitch, uint64_t rows, uint64_t reserved, uint64_t site) {
+  return allocated(error, pointer, error == HIP_SUCCESS ? pitch * rows : 0, pitch * reserved, RPL_DEVICE_MEMORY, site);
+}
+
 HIP(hipMallocPitch, (void **pointer, size_t *pitch, size_t width, size_t height)) {
   FORWARD_UNLESS_CHECKED(hipMallocPitch, pointer, pitch, width, height);
-  hip_error error = ALLOCATE(REAL(hipMallocPitch)(pointer, pitch, width, height));
-  uint64_t bytes = error == HIP_SUCCESS ? *pitch * height : 0;
-  return allocated(error, pointer, bytes, bytes, RPL_DEVICE_MEMORY, SITE);
+  uint64_t rows = with_red_rows(height);
+  hip_error error = ALLOCATE(REAL(hipMallocPitch)(pointer, pitch, width, rows));
+  return allocated_rows(error, pointer, error == HIP_SUCCESS ? *pitch : 0, height, rows, SITE);
 }
 
 HIP(hipMemAllocPitch, (void **pointer, size_t *pitch, size_t width, size_t height, unsigned element)) {
   FORWARD_UNLESS_CHECKED(hipMemAllocPitch, pointer, pitch, width, height, element);
-  hip_error error = ALLOCATE(REAL(hipMemAllocPitch)(pointer, pitch, width, height, element));
-  uint64_t bytes = error == HIP_SUCCESS ? *pitch * height : 0;
-  return allocated(error, pointer, bytes, bytes, RPL_DEVICE_MEMORY, SITE);
+  uint64_t rows = with_red_rows(height);
+  hip_error error = ALLOCATE(REAL(hipMemAllocPitch)(pointer, pitch, width, rows, element));
+  return allocated_rows(error, pointer, error == HIP_SUCCESS ? *pitch : 0, height, rows, SITE);
+}
+
+HIP(hipMalloc3D, (struct hip_pitched *result, struct hip_extent extent)) {
+  FORWARD_UNLESS_CHECKED(hipMalloc3D, result, extent);
+  uint64_t rows = extent.height * extent.depth, reserved = with_red_rows(rows);
+  struct hip_extent all = reserved > rows ? (struct hip_extent){extent.width, reserved, 1} : extent;
+  hip_error error = ALLOCATE(REAL(hipMalloc3D)(result, all));
+  if (error == HIP_SUCCESS) result->height = extent.height;
+  return allocated_rows(error, result ? &result->pointer : NULL, error == HIP_SUCCESS ? result->pitch : 0, rows, reserved, SITE);
 }
 
 // ---- stream-ordered ----
 
-// In a capture, memory belongs to the graph.
-static hip_error allocated_in(hip_error error, void *const *pointer, uint64_t bytes, hip_stream stream, uint64_t site) {
+// In a capture, memory belongs to the graph. Statistics of a pool include the red zones.
+static hip_error allocated_in(hip_error error, void *const *pointer, uint64_t bytes, uint64_t reserved, hip_stream stream, uint64_t site) {
   if (drv_hip_is_capturing(stream)) {
     drv_hip_leave();
     return error;
@@ -123,17 +144,19 @@ static hip_error allocated_in(hip_error error, void *const *pointer, uint64_t by
     drv_order_accesses(op, &(struct drv_extent){(uint64_t)*pointer, bytes, 1, 0, 1}, 1);
     drv_order_put(op);
   }
-  return allocated(error, pointer, bytes, bytes, RPL_STREAM_MEMORY, site);
+  return allocated(error, pointer, bytes, reserved, RPL_STREAM_MEMORY, site);
 }
 
 HIP(hipMallocAsync, (void **pointer, size_t bytes, hip_stream stream)) {
   FORWARD_UNLESS_CHECKED(hipMallocAsync, pointer, bytes, stream);
-  return allocated_in(REAL(hipMallocAsync)(pointer, bytes, stream), pointer, bytes, stream, SITE);
+  uint64_t reserved = bytes && pointer ? with_red_zone(bytes) : bytes;
+  return allocated_in(REAL(hipMallocAsync)(pointer, reserved, stream), pointer, bytes, reserved, stream, SITE);
 }
 
 HIP(hipMallocFromPoolAsync, (void **pointer, size_t bytes, void *pool, hip_stream stream)) {
   FORWARD_UNLESS_CHECKED(hipMallocFromPoolAsync, pointer, bytes, pool, stream);
-  return allocated_in(REAL(hipMallocFromPoolAsync)(pointer, bytes, pool, stream), pointer, bytes, stream, SITE);
+  uint64_t reserved = bytes && pointer ? with_red_zone(bytes) : bytes;
+  return allocated_in(REAL(hipMallocFromPoolAsync)(pointer, reserved, pool, stream), pointer, bytes, reserved, stream, SITE);
 }
 
 // ---- free ----

@@ -351,12 +351,46 @@ static void any_direction() {
   HIP(hipHostFree(host));
 }
 
+// Two streams copy the left and the right half of every row of a cuboid at the same time.
+static void halves_of_a_cuboid() {
+  const size_t width = 64, height = 3, depth = 4;
+  hipPitchedPtr p;
+  HIP(hipMalloc3D(&p, make_hipExtent(width, height, depth)));
+  HIP(hipMemset3D(p, 0, make_hipExtent(width, height, depth)));
+  HIP(hipDeviceSynchronize());
+  unsigned char *from = reinterpret_cast<unsigned char *>(pinned()), *to = reinterpret_cast<unsigned char *>(pinned());
+  for (size_t k = 0; k < width * height * depth; k++) from[k] = static_cast<unsigned char>(3 * k);
+  hipStream_t streams[2] = {stream(), stream()};
+  for (int half = 0; half < 2; half++) {
+    hipMemcpy3DParms copy = {};
+    copy.srcPtr = make_hipPitchedPtr(from, width, width, height);
+    copy.dstPtr = p;
+    copy.srcPos = copy.dstPos = make_hipPos(half * width / 2, 0, 0);
+    copy.extent = make_hipExtent(width / 2, height, depth);
+    copy.kind = hipMemcpyHostToDevice;
+    HIP(hipMemcpy3DAsync(&copy, streams[half]));
+  }
+  HIP(hipDeviceSynchronize());
+  hipMemcpy3DParms back = {};
+  back.srcPtr = p;
+  back.dstPtr = make_hipPitchedPtr(to, width, width, height);
+  back.extent = make_hipExtent(width, height, depth);
+  back.kind = hipMemcpyDeviceToHost;
+  HIP(hipMemcpy3D(&back));
+  REQUIRE(memcmp(from, to, width * height * depth) == 0);
+  for (hipStream_t s : streams) HIP(hipStreamDestroy(s));
+  HIP(hipFree(p.ptr));
+  HIP(hipHostFree(from));
+  HIP(hipHostFree(to));
+}
+
 int main(int argc, char **argv) {
 #define CASE(name) {#name, name}
   std::map<std::string, std::function<void()>> cases = {
       CASE(events_between_streams), CASE(flag_between_streams), CASE(flag_in_device_memory), CASE(host_polls), CASE(double_buffering),
       CASE(pool_reuse), CASE(freed_and_used_again), CASE(parts_in_two_streams), CASE(columns_in_two_streams), CASE(null_stream_order),
-      CASE(callbacks), CASE(graphs), CASE(in_order_reuse), CASE(shared_counter), CASE(shared_input), CASE(threads), CASE(any_direction)};
+      CASE(callbacks), CASE(graphs), CASE(in_order_reuse), CASE(shared_counter), CASE(shared_input), CASE(threads), CASE(any_direction),
+      CASE(halves_of_a_cuboid)};
   for (auto &c : cases) {
     bool chosen = argc == 1;
     for (int k = 1; k < argc; k++) chosen |= c.first == argv[k];

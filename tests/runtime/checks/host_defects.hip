@@ -107,11 +107,82 @@ static void empty_block() {
   (void)hipFree(p);
 }
 
-static void unseen_failure() {
+static void too_much_lds() {
   int *p = device();
-  fill<<<1, 64, 1 << 20>>>(p, 1);  // unseen_failure
-  (void)hipDeviceSynchronize();
+  fill<<<1, 64, 1 << 20>>>(p, 1);  // too_much_lds
+  (void)hipGetLastError();
   (void)hipFree(p);
+}
+
+__global__ void __launch_bounds__(128) bounded(int *to) { to[threadIdx.x] = 1; }
+
+static void beyond_launch_bounds() {
+  int *p = device();
+  bounded<<<1, 256>>>(p);  // beyond_launch_bounds
+  (void)hipGetLastError();
+  (void)hipFree(p);
+}
+
+static void too_many_work_items() {
+  int *p = device();
+  fill<<<1 << 24, 256>>>(p, 1);  // too_many_work_items
+  (void)hipGetLastError();
+  (void)hipFree(p);
+}
+
+static void too_large_to_cooperate() {
+  int *p = device(), value = 1;
+  void *arguments[] = {&p, &value};
+  hipError_t error = hipLaunchCooperativeKernel(fill, dim3(1 << 20), dim3(256), arguments, 0, nullptr);  // too_large_to_cooperate
+  if (error == hipSuccess) printf("launched\n");
+  (void)hipFree(p);
+}
+
+static void unseen_failure() {
+  hipStream_t s = stream();
+  hipGraph_t graph = nullptr;
+  (void)hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+  (void)hipStreamSynchronize(s);      // ends the capture
+  fill<<<1, 64, 0, s>>>(nullptr, 1);  // unseen_failure
+  if (hipStreamEndCapture(s, &graph) == hipSuccess) printf("captured\n");
+  (void)hipStreamDestroy(s);
+}
+
+static hipPitchedPtr cuboid() {
+  hipPitchedPtr p;
+  (void)hipMalloc3D(&p, make_hipExtent(64, 4, 2));
+  (void)hipMemset3D(p, 0, make_hipExtent(64, 4, 2));
+  return p;
+}
+
+static void cuboid_past_end() {
+  std::vector<char> host(64 * 4 * 3);
+  hipMemcpy3DParms copy = {};
+  copy.srcPtr = make_hipPitchedPtr(host.data(), 64, 64, 4);
+  copy.dstPtr = cuboid();
+  copy.extent = make_hipExtent(64, 4, 3);
+  copy.kind = hipMemcpyHostToDevice;
+  if (hipMemcpy3D(&copy) != hipSuccess) printf("copied nothing\n");  // cuboid_past_end
+  (void)hipFree(copy.dstPtr.ptr);
+}
+
+static void cuboid_filled_past_end() {
+  hipPitchedPtr p = cuboid();
+  if (hipMemset3D(p, 0, make_hipExtent(64, 5, 2)) != hipSuccess) printf("filled nothing\n");  // cuboid_filled_past_end
+  (void)hipFree(p.ptr);
+}
+
+static void cuboid_leak() {
+  hipPitchedPtr kept;
+  (void)hipMalloc3D(&kept, make_hipExtent(64, 4, 2));  // cuboid_leak
+}
+
+static void pool_past_end() {
+  int *p = nullptr;
+  (void)hipMallocAsync(reinterpret_cast<void **>(&p), N * sizeof(int), nullptr);
+  fill<<<N / 256 + 1, 256>>>(p, 1);  // pool_past_end
+  (void)hipFreeAsync(p, nullptr);
+  (void)hipDeviceSynchronize();
 }
 
 static void leak() {
@@ -218,7 +289,8 @@ int main(int argc, char **argv) {
   std::map<std::string, std::function<void()>> cases = {
       CASE(use_after_free), CASE(copy_after_free), CASE(double_free), CASE(inner_free), CASE(foreign_free), CASE(copy_past_end),
       CASE(fill_past_end), CASE(symbol_past_end), CASE(wrong_direction), CASE(bad_geometry), CASE(empty_grid), CASE(empty_block),
-      CASE(unseen_failure), CASE(leak),
+      CASE(too_much_lds), CASE(beyond_launch_bounds), CASE(too_many_work_items), CASE(too_large_to_cooperate), CASE(cuboid_past_end),
+      CASE(cuboid_filled_past_end), CASE(cuboid_leak), CASE(pool_past_end), CASE(unseen_failure), CASE(leak),
       CASE(host_leak), CASE(stream_leak), CASE(event_leak), CASE(destroyed_stream), CASE(destroyed_event), CASE(two_streams),
       CASE(forgotten_wait), CASE(copy_races), CASE(fill_races), CASE(two_copies)};
   for (int k = 1; k < argc; k++) cases.at(argv[k])();
