@@ -85,7 +85,7 @@ def test_the_launch_is_limited_and_has_the_lds_of_all_bins() -> None:
         (f"{INDEX} if (i < n) atomicAdd(&found[0], found[1]);", "accesses found[1]"),
         (f"{INDEX} if (i < n) {{ atomicAdd(found, 1); found[1] = 3; }}", "accesses found[1]"),
         (f"{INDEX} if (i < n) {{ atomicAdd(found, 1); atomicMax(found, 1); }}", "several kinds of atomics"),
-        (f"{INDEX} if (i < n) {{ n -= 1; atomicAdd(found, n); }}", "carries n"),
+        (f"{INDEX} if (i < n) {{ n -= 1; atomicAdd(found, n); }}", "not known to cover n"),
         (f"{INDEX} if (i < n) {{ __threadfence(); atomicAdd(found, 1); }}", "calls __threadfence"),
         (f"{INDEX} if (i < bins * 3) atomicAdd(found, 1);", "no bound"),
         (f"{INDEX} if (i < n) atomicAdd(found + (threadIdx.x & 1), 1);", "uses threadIdx.x"),
