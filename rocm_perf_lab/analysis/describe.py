@@ -70,17 +70,20 @@ def describe(
     *,
     dag_nodes: int = MAX_NODES,
     result: CheckedResult = "not checked",
+    result_evidence: str | None = None,
 ) -> dict[str, Document]:
     """Return the documents of one profiled kernel by file name; dag.json lists at most `dag_nodes` nodes."""
     return {
-        "profile.json": _profile(profile, diagnosis, trace, result),
+        "profile.json": _profile(profile, diagnosis, trace, result, result_evidence),
         "roofline.json": _roofline(profile, diagnosis),
         "dag.json": dag_document(profile, diagnosis, trace, max_nodes=dag_nodes),
         "analysis.json": _analysis(profile, diagnosis),
     }
 
 
-def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: CheckedResult) -> ProfileDocument:
+def _profile(
+    profile: Profile, diagnosis: Diagnosis, trace: Trace, result: CheckedResult, result_evidence: str | None
+) -> ProfileDocument:
     roof = diagnosis.roofline
     placed = isinstance(roof, Roofline)
     waves, mix, mix_reason = instruction_mix(profile)
@@ -104,6 +107,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
         counters=tuple(dict(counters) for counters in profile.counter_passes),
         counter_certificates=_counter_certificates(profile),
         result=result,
+        result_evidence=result_evidence,
         error_bands=error_bands_part(diagnosis.stability.median_ns / _NS_PER_MS, profile.timing_errors),
         kernels=kernel_summaries(profile, diagnosis.critical_shares, trace),
         provenance=_provenance(profile),

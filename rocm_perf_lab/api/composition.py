@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from contextlib import contextmanager
 from datetime import datetime
@@ -56,14 +57,21 @@ def run_job(
     from rocm_perf_lab.config.lab import parse_config
     from rocm_perf_lab.jobs.lab import Lab
 
+    chosen = [f"job={job}", *overrides]
     with without_widget_warning():
-        plain, origins = compose_overrides([f"job={job}", "display=none", *overrides])
+        plain, origins = compose_overrides(["display=none", *chosen])
         config = parse_config(plain, origins)
     name = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-{job}-{config.kernel.name}"
     directory = (Path(output) if output is not None else Path("outputs") / name).absolute()
     try:
         with without_widget_warning():
-            Lab.open(config, resolved=plain, output_dir=directory, console=ProgressConsole(progress)).run()
+            Lab.open(
+                config,
+                resolved=plain,
+                output_dir=directory,
+                console=ProgressConsole(progress),
+                command=shlex.join(["python", "-m", "rocm_perf_lab", *chosen]),
+            ).run()
     except OSError as error:
         if error.filename is None or not Path(str(error.filename)).is_relative_to(directory):
             raise

@@ -312,6 +312,10 @@ class Comparison:
         """Whether a kernel is significantly slower by more than the threshold."""
         return bool(self.document.regressions)
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{verdict}: {count}" for verdict, count in self.document.verdicts.items() if count)
+        return f"<Comparison of {self.document.base.path} and {self.document.new.path}, {counts or 'no kernels'}>"
+
     def _repr_html_(self) -> str:
         return rich_display.table(self.kernels, ("name", "base_ms", "new_ms", "change", "verdict", "reason"))
 
@@ -358,6 +362,9 @@ class ReplayedCapture:
             "result": result,
             "capture": self.document.capture,
         }
+
+    def __repr__(self) -> str:
+        return f"<ReplayedCapture {', '.join(f'{name}: {text}' for name, text in self.summary.items())}>"
 
     def _repr_html_(self) -> str:
         return rich_display.facts(self.summary)

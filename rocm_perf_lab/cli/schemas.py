@@ -27,6 +27,7 @@ def _write_schemas(directory: str) -> None:
     from rocm_perf_lab.jobs.optimize.document import export_schema as export_optimize_schema
     from rocm_perf_lab.jobs.profile.observations import export_schemas as export_observation_schemas
     from rocm_perf_lab.jobs.run.document import export_schema as export_run_schema
+    from rocm_perf_lab.jobs.run_identity import export_schema as export_origin_schema
     from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
     from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
     from rocm_perf_lab.replay.schemas import export_schemas as export_replay_schemas
@@ -41,6 +42,7 @@ def _write_schemas(directory: str) -> None:
             export_shapes_schema(to),
             export_optimize_schema(to),
             export_run_schema(to),
+            export_origin_schema(to),
             export_verify_schema(to),
         )
         several = (*export_observation_schemas(to), *export_capture_schemas(to), *export_replay_schemas(to))

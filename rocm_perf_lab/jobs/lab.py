@@ -16,7 +16,7 @@ from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.source_control import commit_of
 from rocm_perf_lab.device.protocol import SampledDevice
 from rocm_perf_lab.jobs.inputs import require_inputs
-from rocm_perf_lab.jobs.run_identity import run_name, shape_of, user_name
+from rocm_perf_lab.jobs.run_identity import OriginDocument, run_name, shape_of, user_name, write_origin
 from rocm_perf_lab.jobs.run_lock import RunLock, hold_run_directory
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Lab:
         resumed: bool = False,
         tracking_run: str | None = None,
         console: Console | None = None,
+        command: str | None = None,
     ) -> Lab:
         """Check the input files, and store the resolved configuration in the run's directory.
 
@@ -85,6 +86,7 @@ class Lab:
             resumed: Whether an interrupted run continues.
             tracking_run: Id of that run in the tracking store.
             console: Receives the output; None is the terminal.
+            command: Command line that repeats the run, if Hydra does not store its overrides.
 
         Raises:
             LabError: An input file does not exist or cannot be read, or another process works in the directory.
@@ -93,6 +95,8 @@ class Lab:
         require_inputs(settings)
         lock = hold_run_directory(output_dir) if _LOCKED & set(settings.job.target.split(".")) else None
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
+        if not resumed:
+            write_origin(output_dir, OriginDocument(command=command, git_commit=_source_commit(settings)))
         shown = console or Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
         return cls(settings, resolved, output_dir, shown, resumed, tracking_run, lock=lock)
 
@@ -159,7 +163,7 @@ class Lab:
         tags = {"job": self.job_name, "target": self.settings.target.name, "architecture": self.settings.target.architecture}
         if described is not None:
             tags |= {"kernel": described.name, "shape": shape_of(self.config)}
-        commit = commit_of(described.directory if described is not None else Path.cwd())
+        commit = _source_commit(self.settings)
         return tags | {"user": user_name()} | ({"git_commit": commit} if commit is not None else {})
 
     @property
@@ -189,3 +193,8 @@ class Lab:
             sys.stdout.write(document.read_text(encoding="utf-8"))
         elif self.settings.display == "runtime":
             sys.stdout.write(f"{runtime}\n")
+
+
+def _source_commit(settings: RunConfig) -> str | None:
+    described = getattr(settings, "kernel", None)
+    return commit_of(described.directory if described is not None else Path.cwd())

@@ -1,14 +1,40 @@
-"""Names and tags that tell tracking runs apart: kernel, shape, GPU, user."""
+"""Identity of a run: the command and commit that it started with, and the names and tags that tell tracking runs apart."""
 
 from __future__ import annotations
 
 import getpass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.models import write_schema
+from rocm_perf_lab.profiling.documents import Document
+from rocm_perf_lab.report.run_view import ORIGIN
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rocm_perf_lab.config.lab import LabConfig
 
 _LONGEST_SHAPE = 80
+
+
+class OriginDocument(Document):
+    """`origin.json`: how a run was started, to repeat it."""
+
+    command: str | None
+    """Command line that repeats the run; null if `config/overrides.yaml` or the job has it."""
+    git_commit: str | None
+    """Commit of the kernel's repository when the run started; null outside a repository."""
+
+
+def write_origin(directory: Path, origin: OriginDocument) -> None:
+    """Write `origin.json` into the directory of a run."""
+    write_text(directory / ORIGIN, origin.model_dump_json(indent=2) + "\n")
+
+
+def export_schema(directory: Path) -> Path:
+    """Write the JSON Schema of `origin.json`, and return its path."""
+    return write_schema(directory / "origin.schema.json", OriginDocument, "serialization")
 
 
 def shape_of(config: LabConfig) -> str:

@@ -240,7 +240,8 @@ class CounterCertificatePart(Part):
 class ProfileDocument(Document):
     """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`, null if the emulator has none for the GPU."""
 
-    schema_version: Literal["1.3"] = "1.3"  # type: ignore[assignment]  # 1.1 `result`, 1.2 `error_bands`, 1.3 `launches`
+    # 1.1 `result`, 1.2 `error_bands`, 1.3 `launches`, 1.4 `result_evidence`
+    schema_version: Literal["1.4"] = "1.4"  # type: ignore[assignment]
     kernel: KernelPart
     gpu: GpuPart
     runtime_ms: float | None
@@ -257,6 +258,8 @@ class ProfileDocument(Document):
     """Certificates of emulated counters; null for measured ones."""
     result: CheckedResult = "not checked"
     """Comparison of the outputs with the reference; `not checked` without a reference."""
+    result_evidence: str | None = None
+    """Compared elements and the largest error, or the worst wrong element; null if the result was not checked."""
     error_bands: ErrorBandsPart | None = None
     """Error bands of an emulated `runtime_ms`; null for measured times."""
     kernels: tuple[KernelSummary, ...]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.source_control import commit_of
 from rocm_perf_lab.report.documents import PROFILE, ledger_of_best, read_document, rewrite_points, run_documents
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 _SOURCES = (".hip", ".cu", ".cpp", ".cc", ".c", ".h", ".hpp", ".cuh", ".py", ".s")
 SNAPSHOT = ".kernel_source"
 """Directory of a run with the source of the kernel at that time."""
+ORIGIN = "origin.json"
+"""Command and commit with which a run started."""
 _LARGEST_SOURCE = 1 << 20
 _MOST_SOURCES = 40
 _MOST_SAMPLES = 2000
@@ -69,12 +70,14 @@ def run_view(directory: Path, chunks: Chunks, *, documents: Path | None = None, 
 
 def _config(directory: Path) -> dict[str, Any]:
     """Return the configuration of a run, also for the directory of its baseline."""
-    above = (directory.parent,) if directory.name == "baseline" else ()
-    for place in (directory, *above):
-        if (place / "config.json").is_file():
-            found: dict[str, Any] = read_document(place / "config.json")
-            return found
-    return {}
+    path = next((one for one in _above(directory, "config.json") if one.is_file()), None)
+    found: dict[str, Any] = read_document(path) if path is not None else {}
+    return found
+
+
+def _above(directory: Path, name: str) -> tuple[Path, ...]:
+    """Return the places of a file of a run: its directory, or that above if it is the directory of a baseline."""
+    return (directory / name, *((directory.parent / name,) if directory.name == "baseline" else ()))
 
 
 def _name(directory: Path, found: Mapping[str, Any]) -> str:
@@ -83,7 +86,13 @@ def _name(directory: Path, found: Mapping[str, Any]) -> str:
         kernel = found["replay"]["replays"][0]["kernel"]["name"]
     if "capture" in found:
         kernel = found["capture"]["dispatch"]["kernel"]["name"]
-    return f"{kernel} ({directory.name})" if kernel else directory.name
+    return f"{_without_parameters(kernel)} ({directory.name})" if kernel else directory.name
+
+
+def _without_parameters(name: str) -> str:
+    """Return the name of a kernel without the list of its parameters."""
+    short = name.partition("(")[0]
+    return name if not short or short.endswith(("::", " ", "<")) or short.count("<") != short.count(">") else short
 
 
 def _time_kind(found: Mapping[str, Any], recording: Mapping[str, Any]) -> str:
@@ -198,18 +207,19 @@ def _metric_formulas(profile: Mapping[str, Any] | None) -> dict[str, dict[str, s
 def _reproduction(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     from shlex import join
 
-    overrides = directory / "config" / "overrides.yaml"
+    overrides = next((one for one in _above(directory, "config/overrides.yaml") if one.is_file()), None)
     arguments: Sequence[str] = ()
-    if overrides.is_file():
+    if overrides is not None:
         from rocm_perf_lab.core.resources import load_yaml
 
         arguments = load_yaml(overrides.read_text(encoding="utf-8")) or ()
     command = config.get("job", {}).get("command")
+    origin: Mapping[str, Any] = next((read_document(one) for one in _above(directory, ORIGIN) if one.is_file()), {})
     line: str | None
-    if arguments:
+    if origin.get("command"):
+        line = str(origin["command"])
+    elif arguments:
         line = join(["python", "-m", "rocm_perf_lab", *map(str, arguments)])
     else:
         line = join(["rocm-perf", "profile", "--", *map(str, command)]) if isinstance(command, list) and command else None
-    kernel = config.get("kernel")
-    place = Path(kernel["directory"]) if isinstance(kernel, dict) and "directory" in kernel else Path.cwd()
-    return {"command": line, "commit": commit_of(place), "config": config}
+    return {"command": line, "commit": origin.get("git_commit"), "config": config}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.tracking.run import TrackingError
 from rocm_perf_lab.tracking.store import store_client
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def runs_table(*, uri: str | None, experiment: str, children: bool, tags: Mappin
         tags: Required values of tags.
 
     Raises:
-        TrackingError: The store cannot be reached.
+        TrackingError: The store cannot be reached, or a condition has both kinds of quotation marks.
     """
     import pandas as pd
 
@@ -35,7 +36,7 @@ def runs_table(*, uri: str | None, experiment: str, children: bool, tags: Mappin
         found = client.get_experiment_by_name(experiment)
         if found is None:
             return pd.DataFrame()
-        where = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+        where = " and ".join(f"tags.`{name}` = {_literal(name, value)}" for name, value in tags.items())
         runs: list[Run] = []
         token = None
         while len(runs) < _MOST_RUNS:
@@ -45,6 +46,14 @@ def runs_table(*, uri: str | None, experiment: str, children: bool, tags: Mappin
             if not token:
                 break
     return pd.DataFrame([_row(run) for run in runs if children or PARENT not in run.data.tags])
+
+
+def _literal(name: str, value: str) -> str:
+    """Return a value as text of a filter, which has two kinds of quotation marks and no escapes."""
+    if "`" in name or ("'" in value and '"' in value):
+        raise TrackingError(f"cannot filter by {name}={value!r}", where=name, hint="remove a quotation mark from the condition")
+    quote = '"' if "'" in value else "'"
+    return f"{quote}{value}{quote}"
 
 
 def _row(run: Run) -> dict[str, object]:

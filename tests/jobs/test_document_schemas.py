@@ -48,7 +48,7 @@ def validated(run: Path, schemas: dict[str, Any]) -> set[str]:
 def test_the_documents_of_a_profile_are_valid(schemas: dict[str, Any], tmp_path: Path) -> None:
     run = lab.profile("vector_add", n=4096, output=tmp_path, **AT)
 
-    assert validated(run.directory, schemas) == {"profile", "analysis", "roofline", "dag", "instruction_counts"}
+    assert validated(run.directory, schemas) == {"profile", "analysis", "roofline", "dag", "instruction_counts", "origin"}
 
 
 def test_findings_are_valid(schemas: dict[str, Any], tmp_path: Path) -> None:

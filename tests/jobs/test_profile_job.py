@@ -34,7 +34,7 @@ def test_a_document_follows_its_exported_schema(run: Path, name: str, tmp_path: 
     schemas = {path.name.split(".")[0]: json.loads(path.read_text()) for path in export_schemas(tmp_path)}
 
     jsonschema.validate(document(run, name), schemas[name])
-    assert document(run, name)["schema_version"] == ("1.3" if name == "profile" else "1.0")
+    assert document(run, name)["schema_version"] == ("1.4" if name == "profile" else "1.0")
 
 
 def test_the_profile_says_where_its_numbers_come_from(run: Path) -> None:

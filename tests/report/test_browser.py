@@ -180,6 +180,44 @@ def test_theme_and_sections_follow_the_keyboard(browser: Browser, pages: dict[st
     assert page.evaluate("location.hash") == "#roofline"
 
 
+UNREADABLE = r"""
+() => {
+  const SHARES = [0.2126, 0.7152, 0.0722];
+  const TEXTS = ".tabulator-cell, .tabulator-col-title, .cm-line span, .isa-row .text, .card *, .muted";
+  const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const brightness = (colour) => SHARES.reduce((sum, share, at) => sum + share * linear(parts(colour)[at] / 255), 0);
+  const background = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = getComputedStyle(node).backgroundColor;
+      if ((parts(colour)[3] ?? 1) > 0.5) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const contrast = (node) => {
+    const [low, high] = [getComputedStyle(node).color, background(node)].map(brightness).sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const texts = [...document.querySelectorAll(TEXTS)].filter((node) => node.textContent);
+  return texts.filter((node) => contrast(node) < 4.5).map((node) => `${node.className}: ${node.textContent}`);
+}
+"""
+"""Returns texts whose contrast to their background is below 4.5, the limit of WCAG AA."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_texts_have_contrast_and_columns_fit(theme: str, browser: Browser, pages: dict[str, Path]) -> None:
+    page = opened(browser, pages["kernel"], [])
+    if theme == "dark":
+        page.keyboard.press("t")
+    page.evaluate("rocmPerfLab.drawAll()")
+    page.wait_for_timeout(300)
+
+    assert page.evaluate(UNREADABLE) == []
+    pane = page.locator(".isa-pane")
+    assert pane.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+
+
 def test_a_rewrite_shows_its_difference(browser: Browser, pages: dict[str, Path]) -> None:
     problems: list[str] = []
     page = opened(browser, pages["rewrites"], problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -95,6 +95,33 @@ def test_a_run_shows_the_source_that_it_had(tmp_path: Path) -> None:
     (run / "replay.json").write_text(replay_document().model_dump_json())
 
     assert run_data(write_page([run]))["sources"] == {"k.hip": "before", "k.h": "header"}
+
+
+def test_a_run_is_repeated_with_the_command_and_commit_that_it_started_with(tmp_path: Path) -> None:
+    """Whatever is checked out when the page is made; the baseline of a run has the origin of the run."""
+    origin = {"schema_version": "1.0", "command": "python -m rocm_perf_lab kernel=k", "git_commit": "c0ffee" * 6 + "c0ff"}
+    (tmp_path / "origin.json").write_text(json.dumps(origin))
+    baseline = tmp_path / "baseline"
+    baseline.mkdir()
+    for run in (tmp_path, baseline):
+        (run / "replay.json").write_text(replay_document().model_dump_json())
+        shown = run_data(write_page([run]))["reproduce"]
+        assert (shown["command"], shown["commit"]) == (origin["command"], origin["git_commit"])
+
+    (tmp_path / "origin.json").unlink()
+    assert run_data(write_page([tmp_path]))["reproduce"]["commit"] is None
+
+
+def test_a_kernel_is_named_without_its_parameters(tmp_path: Path) -> None:
+    names = {"add(float*, int)": "add", "void (anonymous namespace)::f<int>(int*)": "void (anonymous namespace)::f<int>(int*)"}
+    for name, short in names.items():
+        (tmp_path / "profile.json").write_text(json.dumps(_profile_of(name)))
+        assert run_data(write_page([tmp_path]))["name"] == f"{short} ({tmp_path.name})"
+
+
+def _profile_of(kernel: str) -> dict[str, Any]:
+    document: dict[str, Any] = {"kernel": {"name": kernel, "mangled_name": "k"}, "stability": {}, "kernels": [], "counters": []}
+    return document | {"gpu": {"architecture": "gfx942"}, "provenance": {"time_kind": "emulated"}, "runtime_ms": 1.0}
 
 
 def test_an_optimization_has_the_path_of_its_rewrites_and_the_ledger_of_the_best(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_two_gpus_compare_in_a_table(store: str, tmp_path: Path) -> None:
         assert rows[gpu]["tags.mlflow.runName"] == f"profile vector_add n={N} block=256 on {gpu}"
         assert f"**{run.runtime_us:.4g} us** emulated" in rows[gpu]["tags.mlflow.note.content"]
     assert set(table["git_commit"]) == {_commit()}
+    assert lab.runs(kernel="another's kernel").empty
     assert lab.runs(kernel="softmax").empty
 
 

@@ -15,8 +15,8 @@ export function applicationSection(run) {
     ] : [`critical path ${number(dag.critical_path_ns / 1e6)} of ${number(dag.wall_ns / 1e6)} ms ${run.time_kind}`];
     body.append(element("p", {}, facts.filter(Boolean).join("; ")));
     table(body, kernels, [
-      { title: "kernel", field: "name", grow: 4, width: 260, text: (v) => shortened(v, 110), tooltip: ({ name }) => name },
-      { title: "kind", field: "kind", text: (v) => v ?? "compute", width: 90 },
+      { title: "kernel", field: "name", grow: 4, width: 200, text: (v) => shortened(v, 110), tooltip: ({ name }) => name },
+      { title: "kind", field: "kind", text: (v) => v ?? "compute", width: 115 },
       { title: "calls", field: "calls", number: true, text: (v) => number(v) },
       { title: "total ms", field: "total_ms", number: true, text: (v) => number(v) },
       { title: "median ms", field: "median_ms", number: true, text: (v) => number(v) },

@@ -66,8 +66,8 @@ function slices(body, ran, autotune) {
     panels.append(element("div", {}, element("h4", {}, name), place));
     const least = values.map((value) => Math.min(...ran.filter(({ parameters }) => parameters[name] === value).map(({ us }) => us)));
     chart(place, {
-      grid: { left: 10, right: 10, top: 16, bottom: 24, containLabel: true }, tooltip: { formatter: ({ value }) => `${name}=${values[value[0]]}: ${number(value[1])} us` },
-      xAxis: { type: "category", data: values.map(String) }, yAxis: { ...timeAxis(ran.map(({ us }) => us), `us ${autotune.time_kind}`), nameTextStyle: { fontSize: 10 } },
+      grid: { left: 10, right: 10, top: 30, bottom: 24, containLabel: true }, tooltip: { formatter: ({ value }) => `${name}=${values[value[0]]}: ${number(value[1])} us` },
+      xAxis: { type: "category", data: values.map(String) }, yAxis: { ...timeAxis(ran.map(({ us }) => us), `us ${autotune.time_kind}`), nameGap: 8, nameTextStyle: { fontSize: 10, align: "left" } },
       series: [{ type: "scatter", symbolSize: 7, data: ran.map(({ parameters, us }) => [values.indexOf(parameters[name]), us]) }, { type: "line", data: least.map((us, place) => [place, us]), symbol: "none" }],
     }, 190);
   }

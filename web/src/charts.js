@@ -63,7 +63,7 @@ export function timeAxis(values, name) {
   const [least, most] = [Math.min(...values), Math.max(...values)];
   if (least > 0 && most / least > 20) return { type: "log", name };
   const margin = (most - least || most || 1) * 0.08, step = 10 ** Math.floor(Math.log10(Math.max(margin, 1e-9)));
-  return { type: "value", name, min: Math.max(0, Math.floor((least - margin) / step) * step), max: Math.ceil((most + margin) / step) * step, axisLabel: { formatter: (value) => String(Number(value.toPrecision(4))) } };
+  return { type: "value", name, min: Math.max(0, Math.floor((least - margin) / step) * step), max: Math.ceil((most + margin) / step) * step, axisLabel: { hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => String(Number(value.toPrecision(4))) } };
 }
 
 export { echarts };

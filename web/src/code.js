@@ -160,7 +160,7 @@ class InstructionView {
       onclick: () => this.select(row.index),
     }, element("span", { class: "address" }, hex(row.address)), element("span", { class: "text" }, row.text), element("span", { class: "count" }, number(row.hits)),
     ...(this.timed ? [row.cycles, row.stall, row.idle].map((value) => element("span", { class: "count" }, value ? number(value) : "")) : []),
-    element("span", { class: "line" }, row.line ? `${row.file}:${row.line}` : ""));
+    element("span", { class: "line", title: row.file || null }, row.line ? element("span", { class: "file" }, row.file) : null, row.line ? element("span", {}, `:${row.line}`) : null));
   }
 
   // Arrows from waits to the operations that they waited for, if one end is visible; the width is the share of the longest wait.

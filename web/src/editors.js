@@ -1,16 +1,27 @@
 // Read-only source views and side-by-side differences with CodeMirror.
 import { cpp } from "@codemirror/lang-cpp";
 import { python } from "@codemirror/lang-python";
-import { defaultHighlightStyle, syntaxHighlighting } from "@codemirror/language";
+import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { MergeView } from "@codemirror/merge";
 import { EditorState, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, EditorView, GutterMarker, gutter, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
 
 import { element } from "./format.js";
 
+// Colours of both themes are in report.css.
+const highlighting = HighlightStyle.define([
+  { tag: [tags.comment, tags.meta], color: "var(--code-comment)" },
+  { tag: [tags.keyword, tags.processingInstruction, tags.operatorKeyword], color: "var(--code-keyword)" },
+  { tag: [tags.string, tags.special(tags.string), tags.character], color: "var(--code-string)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--code-number)" },
+  { tag: [tags.typeName, tags.className, tags.namespace, tags.modifier], color: "var(--code-type)" },
+  { tag: [tags.function(tags.variableName), tags.function(tags.definition(tags.variableName)), tags.definition(tags.function(tags.variableName))], color: "var(--code-function)" },
+]);
+
 const base = (name) => [
   EditorState.readOnly.of(true), EditorView.editable.of(false), EditorView.contentAttributes.of({ tabindex: "0", "aria-label": name || "source" }),
-  lineNumbers(), syntaxHighlighting(defaultHighlightStyle), name.endsWith(".py") ? python() : cpp(), EditorView.theme({ "&": { fontSize: "12px" } }),
+  lineNumbers(), syntaxHighlighting(highlighting), name.endsWith(".py") ? python() : cpp(), EditorView.theme({ "&": { fontSize: "12px" } }),
 ];
 
 export function difference(place, name, before, after) {

@@ -59,7 +59,7 @@ export function ledgerSection(run) {
     body.append(place);
     ledgerChart(place, [{ label: "time", parts }]);
     table(body, parts, [
-      { title: "part", field: "name", width: 150 },
+      { title: "part", field: "name", width: 170 },
       { title: "us", field: "us", number: true, text: (value) => number(value) },
       { title: "share", field: "share", number: true, text: (value) => percent(value) },
       { title: "gain at most", field: "gain", number: true, text: (value) => (value == null ? "" : percent(value)), explain: "share of the time that removing the cause can save" },

@@ -1,6 +1,6 @@
 // The page: header, navigation, and one section per component that has data. Sections are drawn when they come into view.
-import "./report.css";
 import "tabulator-tables/dist/css/tabulator_simple.min.css";
+import "./report.css"; // after the styles of the tables, whose colours it replaces
 
 import { applicationSection } from "./application.js";
 import { autotuneSection } from "./autotune.js";

@@ -33,12 +33,12 @@ export function optimizeSection(run) {
     tree(place, optimize, show);
     times(gains, optimize, show);
     table(body, optimize.verdicts.map((verdict, index) => ({ ...verdict, number: index + 1, outcome: outcome(verdict), us: verdict.runtime_ms === null ? null : verdict.runtime_ms * 1000 })), [
-      { title: "#", field: "number", number: true, width: 45 }, { title: "rewrite", field: "description", grow: 3, width: 200, tooltip: ({ description }) => description },
-      { title: "outcome", field: "outcome", node: (row) => element("span", { class: `outcome ${row.outcome.replaceAll(" ", "-")}` }, row.outcome) },
-      { title: "stage", field: "stage" }, { title: "reason", field: "reason", grow: 4, width: 240, tooltip: ({ reason }) => reason },
+      { title: "#", field: "number", number: true, width: 45 }, { title: "rewrite", field: "description", grow: 3, width: 150, tooltip: ({ description }) => description },
+      { title: "outcome", field: "outcome", width: 125, node: (row) => element("span", { class: `outcome ${row.outcome.replaceAll(" ", "-")}` }, row.outcome) },
+      { title: "stage", field: "stage" }, { title: "reason", field: "reason", grow: 4, width: 160, tooltip: ({ reason }) => reason },
       { title: `us ${optimize.time_kind}`, field: "us", number: true, text: (v) => (v === null ? "" : number(v)) },
       { title: "gain", field: "improvement", number: true, text: (v) => (v == null ? "" : percent(v)) }, { title: "VGPR", field: "vgpr", number: true, width: 70 },
-      { title: "waves per SIMD", field: "waves_per_simd", number: true },
+      { title: "waves", field: "waves_per_simd", number: true, explain: "wavefronts per SIMD" },
     ], { onselect: ({ proposal }) => { show(proposal); title.scrollIntoView({ block: "nearest" }); } });
     body.append(element("p", { class: "muted" }, "Select a row or a node to see the difference from its parent."), title, side);
     show((optimize.verdicts.find(({ accepted }) => accepted) ?? optimize.verdicts[0]).proposal);

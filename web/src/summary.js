@@ -68,7 +68,7 @@ export function summaryCards(run, letter, base) {
       `grid ${profile.kernel.grid.join(" x ")}, block ${profile.kernel.block.join(" x ")}`));
     cards.push(card("GPU", profile.gpu.name, `${profile.gpu.architecture}; ${profile.provenance.note}`));
     const wrong = /wrong|differ/i.test(profile.result ?? "");
-    cards.push(card("result", words(profile.result ?? "not checked"), "compared with the reference", wrong ? "bad" : profile.result === "correct" ? "good" : ""));
+    cards.push(card("result", words(profile.result ?? "not checked"), profile.result_evidence ?? (profile.result && profile.result !== "not checked" ? "compared with the reference" : "without a reference"), wrong ? "bad" : profile.result === "correct" ? "good" : ""));
     cards.push(card("occupancy", `${number(profile.occupancy.waves_per_simd)} of ${profile.occupancy.max_waves_per_simd}`,
       `wavefronts per SIMD, limited by ${profile.occupancy.limiter}`));
     cards.push(card("registers", `${profile.resources.vgpr_per_thread} VGPR`, `${profile.resources.agpr_per_thread} AGPR, ${

@@ -26,8 +26,8 @@ function overview(body, waves) {
   const times = axis(waves), place = element("div");
   body.append(element("h3", {}, "States of the wavefronts over time"), place);
   chart(place, {
-    grid: { left: 20, right: 20, top: 40, bottom: 30, containLabel: true }, legend: { top: 0 }, tooltip: { trigger: "axis", valueFormatter: (value) => number(value) },
-    dataZoom: [{ type: "inside" }], xAxis: { type: "category", data: times, boundaryGap: false, name: "cycle" }, yAxis: { type: "value", name: "wavefronts" },
+    grid: { left: 20, right: 20, top: 40, bottom: 40, containLabel: true }, legend: { top: 0 }, tooltip: { trigger: "axis", valueFormatter: (value) => number(value) },
+    dataZoom: [{ type: "inside" }], xAxis: { type: "category", data: times, boundaryGap: false, name: "cycle", nameLocation: "middle", nameGap: 24 }, yAxis: { type: "value", name: "wavefronts" },
     series: waves.states.map((state, index) => ({
       name: state, type: "line", stack: "states", step: "middle", symbol: "none", lineStyle: { width: 0 }, areaStyle: { color: STATE_COLOURS[state], opacity: 0.9 }, itemStyle: { color: STATE_COLOURS[state] }, data: waves.overview[index],
     })),
@@ -74,7 +74,7 @@ function timelines(body, waves) {
     const options = {
       grid: { left: 20, right: 20, top: 10, bottom: 60, containLabel: true }, aria: { enabled: false },
       dataZoom: [{ type: "inside", filterMode: "none" }, { type: "slider", filterMode: "none", height: 18, showDataShadow: false }],
-      xAxis: { type: "value", min: waves.start, max: waves.end, name: "cycle" }, yAxis: { type: "category", data: lanes.map(({ name }) => name), inverse: true },
+      xAxis: { type: "value", min: waves.start, max: waves.end, name: "cycle", nameLocation: "middle", nameGap: 24 }, yAxis: { type: "category", data: lanes.map(({ name }) => name), inverse: true },
       series: [{
         type: "custom", silent: true, clip: false, encode: { x: [1, 2], y: 0 },
         data: lanes.flatMap((_, lane) => DRAWN.map((state) => [lane, waves.start, waves.end, state])),

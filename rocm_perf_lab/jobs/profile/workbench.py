@@ -229,6 +229,7 @@ class Workbench:
             passes.trace,
             dag_nodes=self._config.passes.dag_nodes,
             result="not checked" if verification is None else "correct" if verification.passed else "wrong",
+            result_evidence=None if verification is None else str(verification),
         )
         documents = write_documents(directory, described)
         timeline = () if not passes.trace.provenance.has_times else (directory / TIMELINE,)
