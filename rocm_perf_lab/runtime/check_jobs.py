@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
 
 _SHOWN_LANES = 4
+_ACCESSES, _MOST_STEPS = ("global_", "flat_", "buffer_", "ds_"), 8
+"""Instructions whose line is used for one without a line, and how many of them back."""
 
 
 class DeviceDetail(ctypes.Structure):
@@ -66,7 +68,7 @@ def describe_finding(
     return DeviceText(
         message=texts.message(kind, place),
         instruction=texts.instruction(address),
-        source=lines(address),
+        source=texts.line_near(address),
         other_source=texts.line(record.other_inst),
     )
 
@@ -101,7 +103,15 @@ class _Texts:
     def line(self, index: int) -> str | None:
         """Return the source line of an instruction by its index."""
         known = 0 <= index < len(self.program.instructions)
-        return self.lines(self.program.instructions[index].address) if known else None
+        return self.line_near(self.program.instructions[index].address) if known else None
+
+    def line_near(self, address: int) -> str | None:
+        """Return the line of an instruction; if the compiler made it of several lines, that of the last access before it."""
+        line = self.lines(address)
+        if line is not None:
+            return line
+        before = [one.address for one in self.program.instructions if one.address < address and one.text.startswith(_ACCESSES)]
+        return next((line for line in map(self.lines, reversed(before[-_MOST_STEPS:])) if line is not None), None)
 
     def message(self, kind: str, place: str) -> str:
         """Return the sentence about a finding."""

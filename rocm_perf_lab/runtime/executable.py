@@ -60,7 +60,7 @@ class Executable:
         if self.loader is None or _GLIBC_LOADER not in self.loader.name or not self.loader.exists():
             return LoadedLibraries({}, ())
         variables = {name: value for name, value in environment.items() if name != "LD_PRELOAD"} | _ONLY_LIST
-        command = [str(self.loader), str(self.path)]
+        command = [str(self.loader), str(self.path.absolute())]  # without a directory, it would be searched for
         listed = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, errors="replace").stdout
         return LoadedLibraries(dict(_FOUND.findall(listed)), tuple(dict.fromkeys(_NOT_FOUND.findall(listed))))
 

@@ -187,9 +187,10 @@ def _completed(
         return replace(finding, kernel=kernel.facts.name), (recorded.kind, message, kernel.facts.name, lines[0])
     text = _device_text(recorded, message, kernel)
     places = frozenset((text.source or text.instruction, text.other_source))
+    freed = tuple(lines[1:]) if recorded.kind == "use_after_free" else ()  # a defect of the host, which may be in several places
     return (
         replace(finding, message=text.message, kernel=kernel.facts.name, source=text.source, instruction=text.instruction),
-        (_SAME_DEFECT.get(recorded.kind, recorded.kind), kernel.facts.name, places),
+        (_SAME_DEFECT.get(recorded.kind, recorded.kind), kernel.facts.name, places, freed),
     )
 
 

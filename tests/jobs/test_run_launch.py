@@ -94,6 +94,14 @@ def test_a_missing_library_is_named(tmp_path: Path) -> None:
     assert error.what == "the shared libraries were not found: libfoo.so.3, librocblas.so.4"
 
 
+def test_libraries_of_a_program_in_the_current_directory_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = LinkedProgram(tmp_path, needed=("libfoo.so.3",)).link()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(LabError, match=r"the shared library was not found: libfoo\.so\.3"):
+        prepare_launch((f"./{program.name}",), MI300X, "auto", None)
+
+
 def test_a_library_of_the_cached_rocm_tree_leads_to_that_tree_with_one_line(tmp_path: Path, no_rocm_tree: Path) -> None:
     program = LinkedProgram(tmp_path, needed=("librocblas.so.4",)).link()
     directory = no_rocm_tree / "usr" / "lib" / "x86_64-linux-gnu"

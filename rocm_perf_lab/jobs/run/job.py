@@ -98,6 +98,7 @@ def run_recorded(request: ApplicationRequest, recorder: DispatchRecorder | None 
     """
     target = load_target(request.target)
     gpus = emulated_gpus(target, request.gpus)
+    checks = parse_run_checks(request.check)
     say = _silent if request.quiet else say_line
     launch = _launch(request, target)
     threads = request.threads or len(os.sched_getaffinity(0))
@@ -108,7 +109,7 @@ def run_recorded(request: ApplicationRequest, recorder: DispatchRecorder | None 
         request.max_seconds,
         request.heartbeat,
         request.trace,
-        parse_run_checks(request.check),
+        checks,
     )
     for note in launch.notes:
         say(note)
