@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 _LAB = Path(__file__).parent
-_TIMEOUT_S = 60
+_TIMEOUT_S = 600
+"""Limit for sources of the user, which a busy machine must not exceed; sources of others have the limits of the sandbox."""
 _MAX_BYTES = 1 << 28
 _UNINDENTED = 'exec 3>&1; code=$({ { "$@" 3>&- 4>&-; echo $? >&4; } | LC_ALL=C sed "s/^ *//" >&3; } 4>&1); exit "$code"'
 """Shell command that runs its arguments and removes the indentation of their output, which for deep trees is most of it."""
@@ -102,7 +104,11 @@ class _Runner:
             try:
                 run = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
             except subprocess.TimeoutExpired as error:
-                raise SyntaxTreeError(f"the compiler took longer than {_TIMEOUT_S} s to parse the source") from error
+                raise SyntaxTreeError(
+                    f"the compiler took longer than {_TIMEOUT_S} s to parse the source",
+                    where=shlex.join(command[:1]),
+                    hint="run again when the machine is less busy, or check the templates and macros of the source",
+                ) from error
             code, output, said = run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace")
         else:
             ended = self.sandbox.run(command, private, readable=self.readable, longest_output=_MAX_BYTES + 1)

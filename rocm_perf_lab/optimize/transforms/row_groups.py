@@ -339,14 +339,10 @@ def _hazard(kernel: Node, plan: _Plan) -> str | None:
 
 def _changing(kernel: Node, plan: _Plan, nodes: list[Node]) -> str | None:
     """Return a name that changes which lane accesses an element, from one distributed loop to another; None if there is none."""
+    loops = [*(x.loop for x in plan.loops), *(x.loop for x in plan.scans), *(x.loop for x in plan.tops)]
     for node in nodes:
-        loop = next(
-            x.loop
-            for x in (*plan.loops, *plan.scans, *plan.tops)
-            if x.loop.node.start_byte <= node.start_byte < x.loop.node.end_byte
-        )
-        own = {loop.index}
-        names = (names_in(node) | set(re.findall(r"[A-Za-z_]\w*", loop.start_text))) - own
+        loop = next(loop for loop in loops if loop.node.start_byte <= node.start_byte < loop.node.end_byte)
+        names = (names_in(node) | set(re.findall(r"[A-Za-z_]\w*", loop.start_text))) - {loop.index}
         found = next((name for name in sorted(names) if not _is_fixed(kernel, name)), None)
         if found is not None:
             return found
