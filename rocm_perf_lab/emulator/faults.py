@@ -88,7 +88,10 @@ _HINTS: Mapping[FaultKind, str] = {
     FaultKind.MISALIGNED: "Atomics need addresses that are multiples of their size.",
     FaultKind.LDS: "Check the index, and request as much dynamic LDS as the kernel uses.",
     FaultKind.SCRATCH: "A local array was indexed out of bounds, or the stack of a recursion is too deep.",
-    FaultKind.BUDGET: "Check the condition that ends this loop. If the kernel is long, raise device.max_instructions.",
+    FaultKind.BUDGET: (
+        "Check the condition that ends this loop. If the kernel is long, raise device.max_instructions, "
+        "or --max-instructions of rocm-perf run."
+    ),
     FaultKind.BARRIER: "All wavefronts of a workgroup must reach the same __syncthreads().",
     FaultKind.ILLEGAL: "Check that the code object is complete and compiled for this processor.",
     FaultKind.UNSUPPORTED: "The emulator does not implement this form of the instruction.",

@@ -83,7 +83,7 @@ def check_program_in_root(root: Path, program: str, working_directory: Path) -> 
         is_shared = (is_mounted and place.is_relative_to(working_directory)) or place.parts[1] not in _OWN_DIRECTORIES
         candidates = [place] if is_shared else [root / place.relative_to("/"), place]
     else:
-        candidates = [root / directory.lstrip("/") / program for directory in _SEARCH_PATH.split(":")]
+        candidates = _on_path(root, program)
     existing = next((path for path in candidates if path.is_file() or path.is_symlink()), None)
     if existing is None:
         raise LabError(
@@ -91,6 +91,15 @@ def check_program_in_root(root: Path, program: str, working_directory: Path) -> 
         )
     if not existing.is_symlink() and not os.access(existing, os.X_OK):
         raise LabError(f"{program} is not executable", where=str(existing), hint=f"run chmod +x {program}")
+
+
+def is_program_in_root(root: Path, program: str) -> bool:
+    """Return whether the search path inside a ROCm root has a program."""
+    return any(path.is_file() or path.is_symlink() for path in _on_path(root, program))
+
+
+def _on_path(root: Path, program: str) -> list[Path]:
+    return [root / directory.lstrip("/") / program for directory in _SEARCH_PATH.split(":")]
 
 
 def _mounted(root: Path, paths: Sequence[Path]) -> list[str]:

@@ -20,7 +20,7 @@ from rocm_perf_lab.runtime.application import check_root
 from rocm_perf_lab.runtime.executable import read_executable
 from rocm_perf_lab.runtime.hip_build import build_hip_runtime
 from rocm_perf_lab.runtime.installation import HOW_TO_INSTALL, find_runtime
-from rocm_perf_lab.runtime.rocm_root import check_program_in_root, is_complete, rocm_root_dir
+from rocm_perf_lab.runtime.rocm_root import check_program_in_root, is_complete, is_program_in_root, rocm_root_dir
 from rocm_perf_lab.target.catalog import load_target, target_names
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def prepare_launch(command: tuple[str, ...], target: Target, runtime: RuntimeNam
         root = check_root(root)
         check_program_in_root(root, command[0], Path.cwd())
         return _in_root(ApplicationLaunch(command, "rocm", root), runtime)
+    if runtime == "auto" and _is_only_in_tree(command[0]):
+        return _in_tree(command, command[0])
     check_program(command)
     program = read_executable(Path(shutil.which(command[0]) or command[0]))
     _check_architecture(program, target)
@@ -163,14 +165,26 @@ def _with_libraries(
     root = rocm_root_dir()
     names = ", ".join(missing)
     if runtime == "auto" and is_complete(root) and all(any(root.glob(f"usr/lib/*/{name}")) for name in missing):
-        note = f"{names} is not installed: using the ROCm directory tree in {root} (as with --root)"
-        return ApplicationLaunch(launch.command, "rocm", root, notes=(note,))
+        return _in_tree(launch.command, names)
     plural = "libraries were" if len(missing) > 1 else "library was"
     raise LabError(
         f"the shared {plural} not found: {names}",
         where=str(program.path),
         hint="install it, or add its directory to LD_LIBRARY_PATH; `make rocm-root` sets up libraries of ROCm",
     )
+
+
+def _is_only_in_tree(program: str) -> bool:
+    """Return whether a program such as rocminfo is not on PATH, but in the cached ROCm tree."""
+    root = rocm_root_dir()
+    return os.sep not in program and shutil.which(program) is None and is_complete(root) and is_program_in_root(root, program)
+
+
+def _in_tree(command: tuple[str, ...], missing: str) -> ApplicationLaunch:
+    """Return a launch in the cached ROCm tree, with a line that reports it."""
+    root = rocm_root_dir()
+    note = f"{missing} is not installed: using the ROCm directory tree in {root} (as with --root)"
+    return ApplicationLaunch(command, "rocm", root, notes=(note,))
 
 
 def hip_library(runtime: RuntimeName, root: Path | None) -> Path:

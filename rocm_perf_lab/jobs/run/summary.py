@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.device.choice import KFD
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 _RUNTIMES = {"rocm": "AMD's HIP runtime", "lab": "rocm-perf-lab's HIP runtime"}
+_COMPILERS = {"hipcc", "clang", "clang++", "amdclang", "amdclang++"}
+"""Programs that are not expected to use a GPU."""
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
 
@@ -43,7 +46,7 @@ def end_lines(result: ApplicationResult, program: str) -> list[str]:
             f"the emulated GPU was not used: {program} did not load the driver "
             "(it is statically linked or set-user-ID, or it clears LD_PRELOAD)"
         )
-    elif not result.used_gpu:
+    elif not result.used_gpu and PurePath(program).name not in _COMPILERS:
         lines.append("the emulated GPU was not used: the application did not open /dev/kfd. Run `rocm-perf doctor` to check ROCm")
     return lines
 
