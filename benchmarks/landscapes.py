@@ -1,7 +1,8 @@
 """Search strategies on landscapes, spaces of which every time is known: `python -m benchmarks.landscapes`.
 
-Reported are optimum_time / best_time after 20, 50, 100 and 200 distinct evaluations, averaged over seeds, and the median number
-of evaluations until a time within 5 % of the optimum. A landscape is searched through the same code as a live kernel.
+Reported are optimum_time / best_time after 20, 50, 100 and 200 distinct evaluations, averaged over seeds, its standard error, and
+the median number of evaluations until a time within 5 % of the optimum. The last row is the difference of the first sampler to
+each other one, paired by landscape and seed. A landscape is searched through the same code as a live kernel.
 
 By default the landscapes are the held-out synthetic families of `benchmarks/families.py`, which were not used to develop the
 sampler. `--data DIRECTORY` searches measured landscapes; `tests/data/landscapes` has two, which were used for development.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import kernel_tuner_peer
+from benchmarks.extra_trees_peer import ExtraTrees
 from benchmarks.families import PARTS, drawn_families
 from benchmarks.figures import Publisher
 from benchmarks.synthetic import drawn_prior, synthetic_landscapes
@@ -34,7 +36,7 @@ from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from optuna.samplers import BaseSampler
 
@@ -68,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Search, print and write the table."""
     publisher = Publisher("landscapes", _parser(), arguments)
     options = publisher.options
-    samplers = options.sampler or ["regression", "tpe", "random", *(["kernel_tuner"] if kernel_tuner_peer.installed() else [])]
+    optional = ["kernel_tuner"] if kernel_tuner_peer.installed() else []
+    samplers = options.sampler or ["regression", "tpe", "extra_trees", "random", *optional]
     drawn = None if options.data else "synthetic" if options.synthetic else options.families
     try:
         if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
@@ -142,9 +145,28 @@ def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -
             sampler: summarise([run for run in runs if (run.landscape, run.sampler) == (name, sampler)]) for sampler in samplers
         }
     for sampler in samplers:
-        parts = [document["landscapes"][name][sampler] for name in names]
-        document["aggregate"][sampler] = {"fraction": statistics.mean(part["fraction"] for part in parts)}
+        own = _by_seed([document["landscapes"][name][sampler] for name in names])
+        first = _by_seed([document["landscapes"][name][samplers[0]] for name in names])
+        fraction, error = _mean_and_error(own)
+        difference, its_error = _mean_and_error([one - other for one, other in zip(first, own, strict=True)])
+        document["aggregate"][sampler] = {
+            "fraction": fraction,
+            "standard_error": error,
+            "difference": difference,
+            "difference_standard_error": its_error,
+        }
     return document
+
+
+def _by_seed(parts: Sequence[dict[str, Any]]) -> list[float]:
+    """Return the mean fraction over some landscapes, for each seed."""
+    return [statistics.mean(fractions) for fractions in zip(*(part["by_seed"] for part in parts), strict=True)]
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean and its standard error, None for one value."""
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    return statistics.mean(values), error
 
 
 def _task(task: tuple[Source, str, str, int]) -> Run:
@@ -294,6 +316,10 @@ def _tpe(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSamp
     return TPESampler(multivariate=True, seed=seed)
 
 
+def _extra_trees(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
+    return RegressionSampler(landscape.space, seed=seed, strategy=ExtraTrees(landscape.space, seed))
+
+
 def _random(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
     from optuna.samplers import RandomSampler
 
@@ -304,6 +330,7 @@ SAMPLERS: dict[str, Callable[[Landscape, int, Landscape | None], BaseSampler]] =
     "regression": _regression,
     "classic": _classic,
     "tpe": _tpe,
+    "extra_trees": _extra_trees,
     "random": _random,
 }
 _PEERS = ("tpe", "random")
@@ -315,6 +342,7 @@ def summarise(runs: list[Run]) -> dict[str, Any]:
     close = statistics.median(run.close for run in runs)
     return {
         "fraction": statistics.mean(by_budget.values()),
+        "by_seed": [statistics.mean(run.fractions) for run in runs],
         "by_budget": by_budget,
         "median_evaluations_to_5_percent": close if math.isfinite(close) else None,
         "overhead_ms": statistics.mean(run.overhead_ms for run in runs),
@@ -322,15 +350,24 @@ def summarise(runs: list[Run]) -> dict[str, Any]:
 
 
 def _rows(document: dict[str, Any], *, by_family: bool) -> dict[str, tuple[str, ...]]:
-    """Return the mean fractions of each sampler by family or landscape, and over all."""
+    """Return the mean fractions of each sampler by family or landscape, over all, and the paired differences."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, samplers in document["landscapes"].items():
         groups.setdefault(name.rpartition("_")[0] if by_family else name, []).append(samplers)
     rows = {
-        group: (group, *(f"{statistics.mean(one[sampler]['fraction'] for one in found):.3f}" for sampler in found[0]))
+        group: (group, *(_text(*_mean_and_error(_by_seed([one[sampler] for one in found]))) for sampler in found[0]))
         for group, found in groups.items()
     }
-    return rows | {"aggregate": ("aggregate", *(f"{figures['fraction']:.3f}" for figures in document["aggregate"].values()))}
+    aggregate = document["aggregate"]
+    rows["aggregate"] = ("aggregate", *(_text(one["fraction"], one["standard_error"]) for one in aggregate.values()))
+    first = next(iter(aggregate))
+    differences = [_text(one["difference"], one["difference_standard_error"]) for one in aggregate.values()]
+    rows["difference"] = (f"{first} minus", "-", *differences[1:])
+    return rows
+
+
+def _text(value: float, error: float | None) -> str:
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_a_time_is_the_median_and_null_is_a_failure(tmp_path: Path) -> None:
     assert math.isinf(a.times_ms[-1])
 
 
-@pytest.mark.parametrize("sampler", ["regression", "classic", "tpe", "random"])
+@pytest.mark.parametrize("sampler", ["regression", "classic", "tpe", "extra_trees", "random"])
 def test_every_sampler_finds_the_optimum_of_a_small_landscape(tmp_path: Path, sampler: str) -> None:
     a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
     result = run(a, sampler, seed=1)
@@ -62,10 +62,18 @@ def test_the_command_writes_results_per_landscape_and_in_total(tmp_path: Path, c
     output = tmp_path / "figures.json"
 
     main(["--data", str(data), "--prior", str(prior), "--seeds", "2", "--sampler", "regression", "random", "--json", str(output)])
-    figures = json.loads(output.read_text())["data"]
+    document = json.loads(output.read_text())
+    figures = document["data"]
 
     assert figures["landscapes"]["sum_GPU"]["regression"]["by_budget"].keys() == {"20", "50", "100", "200"}
     assert figures["aggregate"].keys() == {"regression", "random"}
+    regression, peer = figures["aggregate"].values()
+    assert peer["difference"] == pytest.approx(regression["fraction"] - peer["fraction"])
+    assert document["rows"]["difference"] == [
+        "regression minus",
+        "-",
+        f"{peer['difference']:.3f} ± {peer['difference_standard_error']:.3f}",
+    ]
     assert "sum_GPU" in capsys.readouterr().out
 
 
