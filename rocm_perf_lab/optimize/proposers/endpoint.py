@@ -271,7 +271,7 @@ class _Received:
                 self.usage = chunk.usage or self.usage
                 self.model = _string(chunk.model) or self.model
                 for choice in (chunk.choices or [])[:1]:
-                    part = _string(choice.delta.content)
+                    part = _string(choice.delta.content) if choice.delta is not None else ""  # the last chunk of some servers
                     self.text += part
                     size += len(part.encode())
                     self.finish_reason = _string(choice.finish_reason) or self.finish_reason

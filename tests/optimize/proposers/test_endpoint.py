@@ -107,6 +107,18 @@ def test_an_invalid_response_without_streaming_is_retried(garbage: bytes) -> Non
     assert len(server.requests) == 2
 
 
+def test_the_last_chunk_of_a_stream_may_have_no_delta() -> None:
+    chunks = [
+        b'{"choices": [{"index": 0, "delta": {"content": "all of it"}}]}',
+        b'{"choices": [{"index": 0, "delta": null, "finish_reason": "stop"}]}',
+    ]
+    body = b"".join(b"data: " + chunk + b"\n\n" for chunk in chunks)
+
+    answer, server, _ = ask(Sends(body, "text/event-stream"))
+
+    assert (answer.text, answer.finish_reason, len(server.requests)) == ("all of it", "stop", 1)
+
+
 @pytest.mark.parametrize("slow", [Hangs(5.0), Says("never ends " * 40, pause_s=0.3)], ids=["silent", "dripping"])
 def test_a_slow_answer_is_retried(slow: Step) -> None:
     answer, _, _ = ask(slow, Says("quick"), timeout_s=1.0, max_retries=5)
