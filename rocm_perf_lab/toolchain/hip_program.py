@@ -139,7 +139,7 @@ def _compiled(program: HipProgram, compiler: Compiler, cache: Path) -> list[_Bui
 
 
 def _part(source: Path, kind: Part, program: HipProgram, compiler: Compiler, flags: Sequence[str], cache: Path) -> _BuiltPart:
-    options = _options(kind, program)
+    options = _options(kind, program, source)
     key = hashlib.sha256(
         json.dumps([_LAYOUT, "program", compiler.fingerprint, [*flags], options, str(source), str(Path.cwd())]).encode()
     ).hexdigest()
@@ -167,9 +167,12 @@ def _record(kind: Part, content: bytes, source: Path, program: HipProgram, cache
         record_command(content, source, (_OPTIMISATION, *program.arguments.compiler), cache)
 
 
-def _options(kind: Part, program: HipProgram) -> tuple[str, ...]:
+def _options(kind: Part, program: HipProgram, source: Path) -> tuple[str, ...]:
     """Return the options that decide about one part; the user's come last, so that they win."""
-    common = ("-x", "hip", f"--offload-arch={program.architecture}", _OPTIMISATION, _LINE_TABLES)
+    common: tuple[str, ...] = ("-x", "hip", f"--offload-arch={program.architecture}", _OPTIMISATION, _LINE_TABLES)
+    if program.arguments.is_relocatable:
+        # Both parts name static kernels and variables after the source: by default the name depends on all options.
+        common = (*common, f"-cuid={hashlib.sha256(str(source.absolute()).encode()).hexdigest()[:16]}")
     if kind == "host":
         return (*common, "--cuda-host-only", "-fPIC", "-c", *program.arguments.compiler)
     if program.arguments.is_relocatable:
