@@ -70,6 +70,15 @@ def enter_root(
     return ["unshare", *flags, "--", "/bin/sh", "-c", _ENTER, "enter", *inner]
 
 
+def check_entry() -> None:
+    """Check that this user can run commands inside a ROCm root.
+
+    Raises:
+        LabError: This user cannot create a mount namespace, or a tool is not installed.
+    """
+    _namespace_flags()
+
+
 def check_program_in_root(root: Path, program: str, working_directory: Path) -> None:
     """Check that a program exists inside a ROCm root.
 

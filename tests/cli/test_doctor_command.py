@@ -16,6 +16,8 @@ from rocm_perf_lab.cli import main
 from rocm_perf_lab.device.machine import Machine, gpus
 from rocm_perf_lab.jobs.doctor.checks import LabDirectories, MachineCheck, MachineReport, check_machine
 from rocm_perf_lab.jobs.doctor.job import show_report
+from rocm_perf_lab.runtime import rocm_root
+from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, ROOT_VARIABLE
 from tests.toolchain.test_compilers import put_executable
 
 if TYPE_CHECKING:
@@ -237,3 +239,24 @@ def test_the_command_prints_json() -> None:
     assert {check["state"] for check in document["checks"]} <= {"ok", "missing", "broken"}
     assert "emulator" in document["can_run"]
     assert all("remedy" in check and "hint" not in check for check in document["checks"])
+
+
+def test_without_rocm_applications_use_the_bundled_runtime(tmp_path: Path) -> None:
+    check = checked(laptop(tmp_path), tmp_path)["runtime"]
+
+    assert (check.state, "HIP programs use rocm-perf-lab's" in check.found) == ("missing", True)
+    assert "make rocm-root" in (check.hint or "")
+
+
+def test_a_rocm_tree_that_this_user_cannot_enter_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "tree"
+    put(tree / COMPLETE_FILE)
+    put(tree / "usr" / "lib" / "libhsa-runtime64.so.1.15.0")
+    (tree / "usr" / "lib" / "libhsa-runtime64.so.1").symlink_to("libhsa-runtime64.so.1.15.0")
+    bare = laptop(tmp_path)
+    machine = replace(bare, environment={**bare.environment, ROOT_VARIABLE: str(tree)})
+    monkeypatch.setattr(rocm_root, "_search_path_of_host", lambda: "/nonexistent")
+
+    check = checked(machine, tmp_path)["runtime"]
+
+    assert (check.state, "unshare is not installed" in check.found) == ("broken", True)

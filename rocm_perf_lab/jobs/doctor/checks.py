@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.machine import ACCESS_GROUPS, Machine, find_library, find_trace_decoder, gpus, rocm_version
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
 from rocm_perf_lab.runtime.installation import HOW_TO_INSTALL, find_runtime
-from rocm_perf_lab.runtime.rocm_root import ROOT_DIRECTORY, ROOT_VARIABLE, is_complete
+from rocm_perf_lab.runtime.rocm_root import ROOT_DIRECTORY, ROOT_VARIABLE, check_entry, is_complete
 from rocm_perf_lab.target.catalog import load_target, target_names
 from rocm_perf_lab.toolchain.compilers import DEFAULT_ORDER, CompilerNotFound, find_compiler
 from rocm_perf_lab.toolchain.hsa_headers import MissingHsaHeaders, find_hsa_headers
@@ -23,6 +24,8 @@ from rocm_perf_lab.tracking.store import DEFAULT_URI, ui_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from rocm_perf_lab.runtime.installation import RocmRuntime
 
 State = Literal["ok", "missing", "broken"]
 
@@ -277,11 +280,20 @@ def _applications(machine: Machine, lab: LabDirectories) -> Iterator[MachineChec
     if runtime is not None and runtime.problem is None:
         yield MachineCheck(area, "runtime", "ok", f"{runtime.describe()}: rocm-perf run -- ./app")
     elif inside is not None and inside.problem is None:
-        yield MachineCheck(area, "runtime", "ok", f"{inside.describe()}: rocm-perf run --root {root} -- ./app")
+        yield _runtime_in_root(area, inside, root)
     elif runtime is not None:
         yield MachineCheck(area, "runtime", "broken", f"{runtime.problem}: {runtime.describe()}", HOW_TO_INSTALL)
     else:
-        yield MachineCheck(area, "runtime", "missing", "rocm-perf run needs AMD's runtime (ROCr, HIP)", HOW_TO_INSTALL)
+        found = "AMD's runtime (ROCr, HIP) was not found; HIP programs use rocm-perf-lab's: rocm-perf run -- ./app"
+        yield MachineCheck(area, "runtime", "missing", found, HOW_TO_INSTALL)
+
+
+def _runtime_in_root(area: str, runtime: RocmRuntime, root: Path) -> MachineCheck:
+    try:
+        check_entry()
+    except LabError as error:
+        return MachineCheck(area, "runtime", "broken", f"{runtime.describe()}: {error.what}", error.hint)
+    return MachineCheck(area, "runtime", "ok", f"{runtime.describe()}: rocm-perf run --root {root} -- ./app")
 
 
 def _lab(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
