@@ -100,9 +100,19 @@ class StackedQueue:
 
     def take_ready(self) -> list[tuple[int, HostCallPacket]]:
         """Return all waiting packets, the oldest first."""
-        reference, found = int(self._ready[0]), []
+        reference = self.ready_reference
         self._ready[0] = 0
-        while reference:
+        return self.packets_above(reference, 0)
+
+    @property
+    def ready_reference(self) -> int:
+        """Reference to the packet that became ready last; zero if there is none."""
+        return int(self._ready[0])
+
+    def packets_above(self, reference: int, end: int) -> list[tuple[int, HostCallPacket]]:
+        """Return the packets from a reference down the stack to that before `end`, the oldest first."""
+        found = []
+        while reference not in (0, end):
             number = reference & _PACKETS - 1
             header = self._headers[number]
             found.append((number, HostCallPacket(int(header["service"]), int(header["active"]), self._slots[number])))

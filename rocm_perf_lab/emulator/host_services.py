@@ -48,7 +48,7 @@ _PRINTF_ARGUMENT = "hidden_printf_buffer"
 _ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT, _PRINTF_ARGUMENT)
 _MARKS = {service.argument: service.address for service in SERVICES}
 _TO_STDERR = 1
-_PHASED_SYMBOL = "last_signal_time"
+PHASED_SYMBOL = "last_signal_time"
 """Variable of device libraries whose packets have phases; older versions do not define it."""
 
 
@@ -71,7 +71,7 @@ class HostServices:
         }
         if not places:
             return None
-        memory, queue = self._phased_queue if any(_PHASED_SYMBOL in name for name in elf.symbols) else self._stacked_queue
+        memory, queue = self._phased_queue if any(PHASED_SYMBOL in name for name in elf.symbols) else self._stacked_queue
         addresses = {_HOSTCALL_ARGUMENT: memory.address}
         if _HEAP_ARGUMENT in places:
             addresses[_HEAP_ARGUMENT] = self._books.address

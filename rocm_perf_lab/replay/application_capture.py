@@ -369,7 +369,9 @@ def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd
     if sealed:
         missing = tuple(_missing(request, report))
         moved = work.settle()
-        more = [f"{sealed - 1} more processes captured a matching dispatch; one capture was kept"] if sealed > len(moved) else []
+        more = []
+        if sealed > 1 and not request.others:
+            more.append(f"{sealed} processes captured a matching dispatch: {request.output} is a directory of captures")
         if end.timed_out or (end.exit_code and not end.stopped):
             more.append(f"the application {end.text(request)}; the capture is complete")
         warnings = (*report.warnings, *more)

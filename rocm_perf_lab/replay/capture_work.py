@@ -43,14 +43,15 @@ def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
 
     Args:
         work: The work directory.
-        output: Becomes the first capture; with `several`, a directory of captures named by kernel and dispatch.
+        output: Becomes the capture; with `several`, or if several processes captured a dispatch, a directory of captures named by
+            kernel and dispatch.
     """
     moved: list[Path] = []
-    for directory in sealed_captures(work):
-        if not several:
-            if not moved:
-                _packed(directory, output.parent).rename(output)
-                moved.append(output)
+    sealed = sealed_captures(work)
+    for directory in sealed:
+        if not several and len(sealed) == 1:
+            _packed(directory, output.parent).rename(output)
+            moved.append(output)
             continue
         output.mkdir(mode=0o700, exist_ok=True)
         place = _free_place(output / capture_name(directory))

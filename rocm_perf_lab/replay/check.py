@@ -14,7 +14,7 @@ import numpy as np
 
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.replay.format import PAGE_BYTES
-from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.kernarg import explicit_arguments, service_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -153,6 +153,7 @@ class MemoryCheck:
         self._expected = expected
         self._tolerances = tolerances
         self._indeterminate = indeterminate if indeterminate is not None else np.zeros(0, dtype=np.uint64)
+        self._ignored = tuple(service_blocks(capture))
         self._typed = () if tolerances.is_exact else tuple(_typed_blocks(capture, tolerances.types))
 
     def mismatches(self, actual: MemoryState) -> list[Mismatch]:
@@ -180,6 +181,8 @@ class MemoryCheck:
         dispatch = self._capture.dispatch
         kernarg = dispatch.packet.kernarg_address
         wrong &= ~((addresses >= kernarg) & (addresses < kernarg + dispatch.kernel.kernarg_size))
+        for begin, end in self._ignored:
+            wrong &= ~((addresses >= begin) & (addresses < end))
         for block in self._typed:
             size = DTYPES[block.dtype].itemsize
             for row in range(len(numbers)) if self._tolerances.nan == "forbid" else np.flatnonzero(wrong.any(axis=1)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.format import CapturedPacket
@@ -20,7 +20,7 @@ HIDDEN = "hidden_"
 PROCESS_ARGUMENTS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
 """Hidden arguments that differ between processes; the replayer provides them."""
 HOST_SERVICES = ("hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action")
-"""Hidden arguments of services that a host thread provides; a kernel that uses one waits for that thread forever."""
+"""Hidden arguments of services that a host thread provides."""
 MEMORY_ARGUMENTS = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
 """Hidden pointers to device memory; kept if that memory was captured."""
 
@@ -55,7 +55,7 @@ def replay_kernarg(
     Args:
         capture: Source of the argument values.
         kernel: The captured kernel, or a replacement that satisfies :mod:`~rocm_perf_lab.replay.override`.
-        services: Values of hidden arguments in this process, by value kind; a missing host service is zero.
+        services: Values of hidden arguments in this process, by value kind; zero for a host service that is not provided.
         geometry: Geometry of the dispatch.
     """
     segment = bytearray(_laid_out(capture, kernel, geometry))
@@ -70,16 +70,33 @@ def replay_kernarg(
         value = captured
         if kind in PROCESS_ARGUMENTS or kind in HOST_SERVICES:
             value = services.get(kind, 0)
-            if kind in HOST_SERVICES and captured not in (0, value):  # the emulator marks "no service" with `value`
-                notes.append(
-                    f"{kind} was set in the captured process; a replay has no such service, and a kernel that uses it fails"
-                )
+            if kind in HOST_SERVICES and captured not in (0, value):  # an emulated capture has the emulator's placeholder
+                notes.append(_service_note(kind, is_provided=bool(value)))
         elif kind in MEMORY_ARGUMENTS and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)
             if captured != value:
                 notes.append(f"{kind} pointed to memory that was not captured; it is null in the replay")
         segment[argument.offset : argument.offset + argument.size] = value.to_bytes(8, "little")[: argument.size]
     return ReplayKernarg(bytes(segment), tuple(notes))
+
+
+def _service_note(kind: str, *, is_provided: bool) -> str:
+    if is_provided:
+        return "the kernel may print or allocate memory through the host; a replay discards the text, and takes other time for it"
+    return f"{kind} was set in the captured process; a replay has no such service, and a kernel that uses it fails"
+
+
+def service_blocks(capture: Capture) -> Iterator[tuple[int, int]]:
+    """Yield [begin, end) of captured memory through which the kernel called the host, which replays do not use."""
+    for argument in capture.kernel.arguments:
+        if argument.value_kind not in HOST_SERVICES:
+            continue
+        address = int.from_bytes(capture.kernarg[argument.offset : argument.offset + argument.size], "little")
+        region = capture.memory.region_at(address)
+        if region is not None:
+            blocks = (b for b in region.requested if b.base <= address < b.base + b.size)
+            block = next(blocks, None)
+            yield (block.base, block.base + block.size) if block is not None else (region.base, region.end)
 
 
 def hidden_of_packet(packet: CapturedPacket, dynamic_lds_bytes: int) -> Mapping[str, int]:

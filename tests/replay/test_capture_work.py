@@ -47,13 +47,14 @@ def test_only_sealed_captures_are_kept(tmp_path: Path) -> None:
     assert not work.exists()
 
 
-def test_captures_of_several_processes_have_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("several", [True, False], ids=["several kernels", "one kernel"])
+def test_captures_of_several_processes_have_numbers(tmp_path: Path, *, several: bool) -> None:
     work = tmp_path / "work"
     work.mkdir()
     put_capture(work, "capture-1-0")
     put_capture(work, "capture-2-0")
 
-    moved = settle(work, tmp_path / "output", several=True)
+    moved = settle(work, tmp_path / "output", several=several)
 
     assert [path.name for path in moved] == ["_Z5scalePfi-3", "_Z5scalePfi-3-1"]
 

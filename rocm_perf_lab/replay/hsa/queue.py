@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.hsa.agents import AgentInfo
+    from rocm_perf_lab.replay.hsa.host_services import HsaHostServices
 
 _QUEUE_PACKETS = 64
 _PACKET_BYTES = 64
@@ -26,6 +27,8 @@ _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 """Kernel dispatch, barrier bit, acquire and release at system scope."""
 _UNSET = 0xFFFF_FFFF
 _SLICE_SECONDS = 0.2
+_ANSWER_SECONDS = 0.0002
+"""Time between two looks for host calls."""
 _REASONS = {0: "page not present", 1: "page is read-only", 2: "page is not executable", 3: "page belongs to the host", 31: "hang"}
 
 
@@ -59,8 +62,11 @@ class DispatchPacket:
 class DispatchQueue:
     """Queue of one agent with profiling enabled. A GPU fault ends the wait for the running dispatch."""
 
-    def __init__(self, library: HsaLibrary, agent: AgentInfo, capture: Capture, *, timeout_s: float) -> None:
+    def __init__(
+        self, library: HsaLibrary, agent: AgentInfo, capture: Capture, services: HsaHostServices, *, timeout_s: float
+    ) -> None:
         self._library, self._agent, self._capture, self._timeout_s = library, agent, capture, timeout_s
+        self._services = services
         self._frequency = library.word("hsa_system_get_info", hsa.SYSTEM_TIMESTAMP_FREQUENCY, bits=64) or 10**9
         self._fault: tuple[int, int] | None = None
         self._error: int | None = None
@@ -118,9 +124,11 @@ class DispatchQueue:
     def _wait(self, signal: int) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
-            ticks = int(_SLICE_SECONDS * self._frequency)
+            seconds = _ANSWER_SECONDS if self._services.is_needed else _SLICE_SECONDS
+            ticks = int(seconds * self._frequency)
             if self._library.plain("hsa_signal_wait_scacquire", signal, hsa.CONDITION_LESS, 1, ticks, hsa.WAIT_BLOCKED) < 1:
                 return
+            self._services.answer()
             if self._fault is not None:
                 raise self._memory_fault(*self._fault)
             if self._error is not None:

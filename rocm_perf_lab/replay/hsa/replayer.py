@@ -13,6 +13,7 @@ from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.agents import choose_gpu, host_agent, list_agents
 from rocm_perf_lab.replay.hsa.clocks import read_clocks
+from rocm_perf_lab.replay.hsa.host_services import HsaHostServices
 from rocm_perf_lab.replay.hsa.library import HsaLibrary, out
 from rocm_perf_lab.replay.hsa.memory import AgentPair, DeviceRegions
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
@@ -70,7 +71,8 @@ class HsaReplayer:
         agents = list_agents(self._library)
         self._gpu = choose_gpu(agents, capture, agent)
         self._memory = DeviceRegions(self._library, AgentPair(self._gpu, host_agent(agents)), capture)
-        self._queue = DispatchQueue(self._library, self._gpu, capture, timeout_s=timeout_s)
+        self._services = HsaHostServices(self._memory)
+        self._queue = DispatchQueue(self._library, self._gpu, capture, self._services, timeout_s=timeout_s)
         self._loaded: dict[str, _Executable] = {}
         self._current: _Executable | None = None
         self._flushed: tuple[int, int] | None = None
@@ -107,6 +109,7 @@ class HsaReplayer:
 
     def dispatch(self, *, timed: bool = True) -> float | None:
         """Submit the packet and wait; return the duration in microseconds."""
+        self._services.reset()
         return self._queue.dispatch(self._code.packet)
 
     def use_caches(self, state: CacheState) -> None:
@@ -186,7 +189,8 @@ class HsaReplayer:
             doing=f"finding kernel {kernel.symbol}",
         )  # fmt: skip
         kernel_object = library.word("hsa_executable_symbol_get_info", symbol.value, hsa.SYMBOL_KERNEL_OBJECT, bits=64) or 0
-        kernarg = replay_kernarg(self._capture, kernel, {"hidden_queue_ptr": self._queue.address}, geometry)
+        services = {"hidden_queue_ptr": self._queue.address, **self._services.arguments(code_object, kernel)}
+        kernarg = replay_kernarg(self._capture, kernel, services, geometry)
         self._notes.update(dict.fromkeys(kernarg.notes))
         captured = geometry.packet
         packet = DispatchPacket(
