@@ -242,10 +242,11 @@ def test_a_product_of_a_part_of_the_elements_uses_no_matrix_instructions() -> No
     assert "cover" in reason_of(transform, product_source("a[row * k + i] * b[i * n + col]"))
 
 
-def test_a_tree_whose_work_items_return_early_stays_in_lds() -> None:
+@pytest.mark.parametrize("lane", ["t", "threadIdx.x", "hipThreadIdx_x"])
+def test_a_tree_whose_work_items_return_early_stays_in_lds(lane: str) -> None:
     tree = "for (int s = 32; s > 0; s >>= 1) { if (t < s) x[t] += x[t + s]; __syncthreads(); }"
     body = f"x[t] = a[t]; __syncthreads(); {tree} if (t == 0) y[blockIdx.x] = x[0];"
-    text = row_source(f"__shared__ float x[64]; int t = threadIdx.x; if (t >= cols) return; {body}", before="")
+    text = row_source(f"__shared__ float x[64]; int t = threadIdx.x; if ({lane} >= cols) return; {body}", before="")
 
     assert reason_of(TreeReductions(kernel=rows()), text) == "some work-items return early"
 

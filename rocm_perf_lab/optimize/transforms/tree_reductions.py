@@ -17,8 +17,16 @@ from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
 from rocm_perf_lab.optimize.transforms.matrix_products import depends_on_names
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
 from rocm_perf_lab.optimize.transforms.reductions import MAXIMA, MINIMA, impure_call
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, initialiser, is_written, subscript_index, top_level
-from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, statements
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    Edit,
+    apply,
+    initialiser,
+    is_written,
+    names_in,
+    subscript_index,
+    top_level,
+)
+from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, is_hidden_index, statements
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -101,7 +109,7 @@ class TreeReductions:
             if isinstance(array, str):
                 return f"{name} {array}"
             found.append(array)
-        if any(_returns_for_lane(unit.kernel, node, self._lanes(unit.kernel)) for node in walk(unit.kernel)):
+        if any(_returns_for_lane(unit, node, self._lanes(unit.kernel)) for node in walk(unit.kernel)):
             return "some work-items return early"
         barriers = [node for node in walk(unit.kernel) if node.type == "expression_statement" and _is_barrier(node)]
         inside = [tree.loop for tree in trees]
@@ -242,13 +250,19 @@ def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Arr
     return _Array(name, element, tuple(edits))
 
 
-def _returns_for_lane(kernel: Node, node: Node, lanes: set[str]) -> bool:
+def _returns_for_lane(unit: SourceUnit, node: Node, lanes: set[str]) -> bool:
     """Return whether a node is a `return` of some work-items of a workgroup only."""
     if node.type != "return_statement":
         return False
-    around = (p.child_by_field_name("condition") for p in ancestors(node) if p.start_byte > kernel.start_byte)
+    tests = [p.child_by_field_name("condition") for p in ancestors(node) if p.start_byte > unit.kernel.start_byte]
     names = {"threadIdx", *lanes} - {"threadIdx.x"}
-    return any(depends_on_names(text_of(test), kernel, names) or "[" in text_of(test) for test in around if test is not None)
+    return any(
+        "[" in text_of(test)
+        or depends_on_names(text_of(test), unit.kernel, names)
+        or any(is_hidden_index(unit, name) for name in names_in(test))
+        for test in tests
+        if test is not None
+    )
 
 
 def _block_of(store: Node) -> Node | None:
