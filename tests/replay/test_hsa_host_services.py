@@ -29,7 +29,7 @@ class WritingGpu:
 
     def is_returned(self, number: int) -> bool:
         """Tell whether the wavefront that waits for the packet may continue."""
-        return self.memory[HEADERS + HEADER_BYTES * number + 20] & 1 == 0
+        return int(self.memory[HEADERS + HEADER_BYTES * number + 20]) & 1 == 0
 
 
 def test_packets_are_taken_once_and_in_order() -> None:
