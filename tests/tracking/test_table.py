@@ -93,6 +93,16 @@ def test_the_view_of_the_runs_table_shows_time_and_speed_up(store: str) -> None:
     assert client.get_experiment(number).tags[tag] == "{}"
 
 
+@pytest.mark.slow
+def test_a_search_has_parameters_and_device(store: str, tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("{parameters: {block: [64, 128]}}")
+    lab.autotune("vector_add", n=N, space=tmp_path / "space.yaml", budget=2, device="emulator", output=tmp_path / "tuned")
+
+    found = lab.runs().iloc[0]
+    expected = {"kernel": "vector_add", "target": "mi300x", "kernel.n": str(N), "budget": "2", "seed": "0", "device": "emulator"}
+    assert {name: found[name] for name in expected} == expected
+
+
 def test_a_description_has_the_main_figures() -> None:
     known: dict[str, str | float] = {
         "kernel": "softmax",

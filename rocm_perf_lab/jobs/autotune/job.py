@@ -82,7 +82,18 @@ class AutotuneJob:
         with _tracker(lab) as tracker:
             if tracker.run_id is not None:
                 study.set_user_attr(TRACKING_RUN, tracker.run_id)
+            if not lab.resumed:
+                tracker.log_params(_parameters(lab, study))
+                tracker.set_tags({"device": str(subject.origin().provenance.get("device", "unknown"))})
             return _search(lab, tracker, study, subject)
+
+
+def _parameters(lab: Lab, study: optuna.Study) -> dict[str, object]:
+    """Return the parameters of the tracking run: kernel, GPU, search, and the kernel's own parameters before the search."""
+    config, settings = lab.config, lab.config.autotune
+    search = {"sampler": type(study.sampler).__name__, "seed": settings.seed, "budget": settings.budget}
+    own = {f"kernel.{name}": value for name, value in config.kernel.params.items()}
+    return {"kernel": config.kernel.name, "target": config.target.name, **search, **own}
 
 
 def _tracker(lab: Lab) -> RunTracker:
