@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,6 @@ pytestmark = pytest.mark.slow
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 SIZE = {"width": 1280, "height": 900}
-LONGEST_START_S = 2.0
-LEAST_FRAMES_PER_S = 30
 MOST_DIFFERENT = 0.02
 """Share of the pixels of a screenshot that may differ: fonts are rendered differently by versions of the browser."""
 SPACE = "{parameters: {block: [64, 128, 256]}}"
@@ -127,17 +124,6 @@ def compare_with_reference(name: str, picture: bytes) -> None:
 
     assert new.shape == old.shape
     assert (abs(new - old) > 48).mean() < MOST_DIFFERENT
-
-
-def test_a_page_opens_quickly(browser: Browser, pages: dict[str, Path]) -> None:
-    """The best of several attempts, since other processes use the machine too."""
-    seconds = []
-    for _ in range(4):
-        start = time.perf_counter()
-        opened(browser, pages["kernel"], []).close()
-        seconds.append(time.perf_counter() - start)
-
-    assert min(seconds) < LONGEST_START_S
 
 
 def test_the_controls_of_the_instruction_view_work(browser: Browser, pages: dict[str, Path]) -> None:
@@ -240,25 +226,7 @@ def test_time_lines_are_decoded_from_the_file(browser: Browser, pages: dict[str,
     assert "wavefronts," in page.locator("#waves [role=status]").inner_text()
 
 
-SCROLLED = """
-async () => {
-  const page = document.scrollingElement, start = performance.now();
-  let frames = 0;
-  return await new Promise((done) => {
-    const frame = (now) => {
-      frames += 1;
-      page.scrollTop = (page.scrollTop + 40) % (page.scrollHeight - page.clientHeight);
-      if (now - start > 1500) done(frames / ((now - start) / 1000)); else requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
-  });
-}
-"""
-"""Scrolls through the page for 1.5 s and returns the frames per second."""
-
-
-def test_a_large_thread_trace_is_a_small_page_that_scrolls(browser: Browser, tmp_path: Path) -> None:
-    """The best of several attempts, since other processes use the machine too."""
+def test_a_large_thread_trace_is_a_small_page(browser: Browser, tmp_path: Path) -> None:
     trace = att_directory.generate(tmp_path / "att", waves=ATT_WAVES, instructions=ATT_INSTRUCTIONS)
     assert sum(path.stat().st_size for path in trace.rglob("*") if path.is_file()) > 30_000_000
 
@@ -269,7 +237,6 @@ def test_a_large_thread_trace_is_a_small_page_that_scrolls(browser: Browser, tmp
     page = opened(browser, path, problems)
     page.evaluate("rocmPerfLab.drawAll()")
     page.wait_for_function("document.querySelector('#waves [role=status]').textContent.includes('states')")
-    assert max(page.evaluate(SCROLLED) for _ in range(4)) >= LEAST_FRAMES_PER_S
     assert problems == []
 
 
