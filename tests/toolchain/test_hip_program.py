@@ -43,6 +43,7 @@ int main(int argc, char **) {
 }
 """
 _OTHER = '#include "twice.h"\n__device__ int twice(int value) { return 2 * value; }\n__global__ void other() {}\n'
+_HIDDEN = "static __global__ void hidden() {}\nvoid *address_of_hidden() { return reinterpret_cast<void *>(&hidden); }\n"
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HipProgram:
     (tmp_path / "include").mkdir()
     (tmp_path / "include" / "twice.h").write_text(_TWICE)
     (tmp_path / "main.hip").write_text(_MAIN)
-    (tmp_path / "other.cpp").write_text(_OTHER)
+    (tmp_path / "other.cpp").write_text(_OTHER + _HIDDEN)
     arguments = BuildArguments.parse(f"-O1 -fgpu-rdc -std=c++20 -DSHIFT=3 -I{tmp_path / 'include'}")
     return HipProgram((tmp_path / "main.hip", tmp_path / "other.cpp"), "gfx942", arguments)
 
@@ -82,11 +83,14 @@ def test_sources_become_one_executable_that_is_built_again_only_after_a_change(
     first = build_program(program, lambda: runtime, tmp_path / "cache")
 
     assert first.compiled == 4
-    assert sorted(output_of(first.path, runtime)) == ["kernel _Z5otherv", "kernel _Z6kernelPi", "sum 10"]
+    lines = output_of(first.path, runtime)
+    registered = {line.removeprefix("kernel ") for line in lines if line.startswith("kernel ")}
+    assert {name for name in registered if "hidden" not in name} == {"_Z5otherv", "_Z6kernelPi"}
+    assert len(registered) == 3 and "sum 10" in lines
     content = first.path.read_bytes()
     assert bundled_architectures(content) == ("gfx942",)
     (code,) = unpack_code_objects(content, "gfx942")
-    assert {kernel.symbol.removesuffix(".kd") for kernel in read_code_object(code).kernels} == {"_Z5otherv", "_Z6kernelPi"}
+    assert {kernel.symbol.removesuffix(".kd") for kernel in read_code_object(code).kernels} == registered, "also the static one"
     assert build_program(program, lambda: runtime, tmp_path / "cache") == replace(first, compiled=0, warnings="")
 
     (tmp_path / "include" / "twice.h").write_text(f"{_TWICE}// changed\n")
