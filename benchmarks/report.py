@@ -46,9 +46,7 @@ async () => {
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--attempts", type=int, default=4, help="times that a page is opened and scrolled; the best counts"
-    )
+    parser.add_argument("--attempts", type=int, default=4, help="times that a page is opened and scrolled; the best counts")
     publisher = Publisher("report", parser, arguments)
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
