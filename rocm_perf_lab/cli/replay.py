@@ -209,6 +209,8 @@ def capture(args: tuple[str, ...], as_json: bool, debug: bool, **options: Any) -
 def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options: Any) -> None:
     """Run an application and list its kernels by time: calls, shapes, and the first, median and slowest dispatch.
 
+    Exit code 1 if the application failed or reached the time limit: the list may be incomplete.
+
     \b
     rocm-perf replay list -- ./app --n 9
     """
@@ -226,7 +228,7 @@ def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options
             application_timeout_s=options["application_timeout"],
             preload=options["preload"],
         )
-        run_list(request, _capture_device(options), Console(highlight=False), as_json=as_json)
+        sys.exit(run_list(request, _capture_device(options), Console(highlight=False), as_json=as_json))
 
     answer(run, debug=debug)
 

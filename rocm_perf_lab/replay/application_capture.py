@@ -310,6 +310,11 @@ class ApplicationRunEnd:
     timed_out: bool = False
     stopped: bool = False
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the application ended on a signal, also that of a time limit."""
+        return self.timed_out or (self.exit_code is not None and self.exit_code < 0)
+
     def text(self, request: CaptureRequest) -> str:
         if self.timed_out:
             return f"did not end within {request.application_timeout_s:g} s and was killed"
@@ -414,9 +419,8 @@ def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Ap
     if "ok" not in loaded:
         return ApplicationCaptureError(f"the capture tool did not start: {loaded[0]}", where=" ".join(request.command))
     if request.lists:
-        return ApplicationCaptureError(
-            f"the application, which {end.text(request)}, dispatched no kernel", where=" ".join(request.command)
-        )
+        found = "ended before a dispatch was timed" if end.was_killed else "dispatched no kernel"
+        return ApplicationCaptureError(f"the application, which {end.text(request)}, {found}", where=" ".join(request.command))
     if report.errors:
         return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
     ended = f"; the application {end.text(request)}" if end.exit_code != 0 else ""

@@ -25,9 +25,10 @@ from rocm_perf_lab.replay.capture_work import CaptureWork
 from rocm_perf_lab.replay.tool_build import build_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import IO
 
+    from rocm_perf_lab.replay.application_capture import ApplicationRunEnd
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
 
 
@@ -71,11 +72,21 @@ class ListedKernel(_Model):
 
 
 class DispatchList(_Model):
-    """`rocm-perf replay list --json`: kernels by total time, the longest first."""
+    """`rocm-perf replay list --json`: kernels by total time, the longest first.
+
+    `application_exit_code` is negative after a signal, null after a time limit. `warnings` report a failure of the application.
+    """
 
     schema_version: str = "1.0"
     time_kind: str
     kernels: tuple[ListedKernel, ...]
+    application_exit_code: int | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the application ended by itself and without an error."""
+        return self.application_exit_code == 0
 
     @property
     def of_application(self) -> tuple[ListedKernel, ...]:
@@ -137,7 +148,20 @@ def list_dispatches(
             kernels = _kernels(processes)
             if not kernels:
                 raise no_result(listing, work.path, end)
-    return DispatchList(time_kind="emulated" if machine is not None else "measured", kernels=kernels)
+    return DispatchList(
+        time_kind="emulated" if machine is not None else "measured",
+        kernels=kernels,
+        application_exit_code=end.exit_code,
+        warnings=tuple(_warnings(listing, end)),
+    )
+
+
+def _warnings(request: CaptureRequest, end: ApplicationRunEnd) -> Iterator[str]:
+    if end.exit_code == 0:
+        return
+    ended = f"the application {end.text(request)}"
+    # The tool writes the times once per second, and at the end unless the process is killed.
+    yield f"{ended}; dispatches of its last second may be missing" if end.was_killed else ended
 
 
 def _kernels(processes: Iterable[_ProcessTimes]) -> tuple[ListedKernel, ...]:

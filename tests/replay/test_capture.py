@@ -20,6 +20,7 @@ from rocm_perf_lab.replay.application_capture import (
     capture,
     tool_environment,
 )
+from rocm_perf_lab.replay.dispatch_list import DispatchList, list_dispatches
 from rocm_perf_lab.replay.packs import ZERO_PAGE
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.tool_build import build_tool
@@ -465,6 +466,23 @@ def test_a_capture_before_a_crash_is_kept(capturing: Capturing) -> None:
 def test_a_crash_before_the_dispatch_is_reported(capturing: Capturing) -> None:
     with pytest.raises(ApplicationCaptureError, match=r"dispatched 1 times; .*; the application ended on SIGABRT"):
         capturing("scale", 1, "crash")
+
+
+def test_a_list_reports_a_crash_and_an_error_of_the_application(environment: dict[str, str], tmp_path: Path) -> None:
+    def listed(script: str) -> DispatchList:
+        application = f"{build.application('application')} {build.kernels()}"
+        request = CaptureRequest(("sh", "-c", script.format(application=application)), "", tmp_path / "unused")
+        return list_dispatches(request, environment=environment, stdout=subprocess.DEVNULL)
+
+    crashed = listed("{application} normal; kill -SEGV $$")
+    failed = listed("{application} normal; exit 3")
+
+    assert (crashed.application_exit_code, failed.application_exit_code) == (-11, 3)
+    assert crashed.warnings == ("the application ended on SIGSEGV; dispatches of its last second may be missing",)
+    assert failed.warnings == ("the application ended with exit code 3",)
+    assert not crashed.is_complete
+    assert {kernel.name for kernel in crashed.kernels} == {kernel.name for kernel in failed.kernels}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_application_that_forks_continues(capturing: Capturing) -> None:

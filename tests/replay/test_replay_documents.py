@@ -152,7 +152,7 @@ def test_the_list_states_the_argument_of_dispatch_for_every_choice(capsys: pytes
         name="busy", calls=3, total_us=9, shapes={"64x1x1/64x1x1": 3}, first=one(0, 1), median=one(2, 3), slowest=one(1, 5)
     )
 
-    show_list(DispatchList(time_kind="measured", kernels=(busy,)), Console(width=60))
+    show_list(DispatchList(time_kind="measured", kernels=(busy,), application_exit_code=0), Console(width=60))
 
     printed = capsys.readouterr().out
     assert "100%" in printed

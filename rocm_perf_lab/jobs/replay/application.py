@@ -109,8 +109,8 @@ def run_capture(
     return EXIT_NEGATIVE if outcome.missing else EXIT_SUCCESS
 
 
-def run_list(request: CaptureRequest, where: CaptureDevice, console: Console, *, as_json: bool) -> None:
-    """Run an application and print its kernels by time.
+def run_list(request: CaptureRequest, where: CaptureDevice, console: Console, *, as_json: bool) -> int:
+    """Run an application and print its kernels by time; return the exit code, 1 if the application failed or was killed.
 
     Raises:
         ApplicationCaptureError: It dispatched no kernel, or the tool was not loaded.
@@ -122,8 +122,9 @@ def run_list(request: CaptureRequest, where: CaptureDevice, console: Console, *,
         found = list_dispatches(request, machine=where.machine(request.command))
     if as_json:
         console.file.write(found.model_dump_json(indent=2) + "\n")
-        return
-    show_list(found, console)
+    else:
+        show_list(found, console)
+    return EXIT_SUCCESS if found.is_complete else EXIT_NEGATIVE
 
 
 def show_list(found: DispatchList, console: Console) -> None:
@@ -141,6 +142,12 @@ def show_list(found: DispatchList, console: Console) -> None:
         shapes += [f"and {len(kernel.shapes) - _SHOWN_SHAPES} more"] if len(kernel.shapes) > _SHOWN_SHAPES else []
         console.print(f"       {', '.join(times[-1:] if kernel.calls == 1 else times)}", soft_wrap=True)
         console.print(f"       shapes {', '.join(shapes)}", soft_wrap=True)
+    _show_warnings(found, console)
+
+
+def _show_warnings(found: DispatchList, console: Console) -> None:
+    for warning in found.warnings:
+        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
 
 
 def chosen_dispatches(
@@ -171,6 +178,7 @@ def chosen_dispatches(
     console.print("timing all dispatches; the captures follow in a second run")
     with child_output_to_stderr() if as_json else nullcontext():
         found = list_dispatches(request, machine=where.machine(request.command))
+    _show_warnings(found, console)
     kernels = found.of_application[:top] if top is not None else tuple(found.named(wanted.kernel) for wanted in request.wanted)
     chosen = []
     for kernel in kernels:
