@@ -23,10 +23,11 @@ _AROUND_A_NAME = frozenset(
 _MEMBERS = frozenset({"field_expression", "parenthesized_expression", "subscript_expression"})
 _BRANCHES = frozenset({"if_statement", "conditional_expression", "switch_statement"})
 _CONDITIONS = _BRANCHES | {"for_statement", "while_statement", "do_statement", "lambda_expression"}
-_INDEX_TYPES = frozenset(
+INDEX_TYPES = frozenset(
     {"int", "unsigned", "unsigned int", "uint", "long", "unsigned long", "long long", "unsigned long long", "size_t", "ptrdiff_t",
      "int32_t", "uint32_t", "int64_t", "uint64_t"}
 )  # fmt: skip
+"""Integer types of at least 4 bytes."""
 _JUMPS = frozenset({"return_statement", "break_statement", "continue_statement", "goto_statement", "labeled_statement"})
 
 
@@ -85,7 +86,7 @@ def counted_loop(node: Node) -> CountedLoop | None:
     if kind is None or len(inits) != 1 or any(c.type.endswith("declarator") and c not in inits for c in start.named_children):
         return None
     name, value = inits[0].child_by_field_name("declarator"), inits[0].child_by_field_name("value")
-    if name is None or name.type != "identifier" or value is None or text_of(kind) not in _INDEX_TYPES:
+    if name is None or name.type != "identifier" or value is None or text_of(kind) not in INDEX_TYPES:
         return None
     index = text_of(name)
     left, operator, right = (test.child_by_field_name(n) for n in ("left", "operator", "right"))

@@ -266,7 +266,7 @@ def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
                     return None
                 inner = statements(block)
                 continue
-            if set(found.bounds) != names and not _only_computes(node):
+            if set(found.bounds) != names and not only_computes(node):
                 return None
             found.nodes.append(node)
         if not inner:
@@ -274,7 +274,7 @@ def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
         nodes = inner
 
 
-def _only_computes(statement: Node) -> bool:
+def only_computes(statement: Node) -> bool:
     """Return whether a statement is a declaration or an expression without accesses to memory and calls."""
     if statement.type not in ("declaration", "expression_statement", "type_definition", "alias_declaration", ";"):
         return False
