@@ -1,10 +1,12 @@
-"""Settings of all tests: property tests use the same examples in every run, without deadlines."""
+"""Settings of all tests: property tests use the same examples in every run, without deadlines; a run may have an end."""
 
 import atexit
 import gc
 import os
+import time
 from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -14,6 +16,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 # Hypothesis mixes constants of the loaded modules into its examples, also with `derandomize`; which modules a worker has loaded
 # depends on the order of the tests.
 patch.object(providers, "is_local_module_file", create=True, return_value=False).start()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that bounds the time of a run on a slow machine."""
+    parser.addoption(
+        "--start-until", type=float, metavar="TIME", help="skip the tests that have not begun at this time (seconds since 1970)"
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that would begin after the end of the run."""
+    end = item.config.getoption("--start-until")
+    if end is not None and time.time() > end:
+        pytest.skip("the time of this run is used up")
 
 
 def pytest_sessionfinish() -> None:
