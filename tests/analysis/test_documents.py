@@ -8,20 +8,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
-from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
-from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
-from rocm_perf_lab.analysis.series_document import export_schema as export_series_schema
-from rocm_perf_lab.autotune.document import export_schema as export_autotune_schema
-from rocm_perf_lab.jobs.analyze.document import export_schema as export_report_schema
-from rocm_perf_lab.jobs.run.document import export_schema as export_run_schema
-from rocm_perf_lab.jobs.verify.document import export_schema as export_verify_schema
+from rocm_perf_lab.analysis.documents import DOCUMENTS
+from rocm_perf_lab.cli import main
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
 from rocm_perf_lab.profiling.profile import build_profile
-from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
-from rocm_perf_lab.replay.schemas import export_schemas as export_replay_schemas
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
@@ -41,22 +35,11 @@ def written(directory: Path, counters: dict[str, float] | None = None) -> dict[s
 
 
 def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
-    exported = {
-        path.name: path.read_text()
-        for path in (
-            *export_schemas(tmp_path),
-            export_report_schema(tmp_path),
-            export_compare_schema(tmp_path),
-            export_series_schema(tmp_path),
-            export_autotune_schema(tmp_path),
-            export_verify_schema(tmp_path),
-            export_run_schema(tmp_path),
-            *export_capture_schemas(tmp_path),
-            *export_replay_schemas(tmp_path),
-        )
-    }
+    assert CliRunner().invoke(main, ["schemas", str(tmp_path)]).exit_code == 0
 
-    assert exported == {path.name: path.read_text() for path in SCHEMAS.glob("*.schema.json")}
+    exported = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert exported.keys() == {path.name for path in SCHEMAS.glob("*.schema.json")}
+    assert [name for name, text in sorted(exported.items()) if text != (SCHEMAS / name).read_text()] == []
 
 
 @pytest.mark.parametrize("counters", [None, {}, {"SQ_WAVES": 4.0}])
@@ -67,7 +50,7 @@ def test_every_document_fits_its_schema(tmp_path: Path, counters: dict[str, floa
     for name, document in documents.items():
         schema = json.loads((SCHEMAS / name.replace(".json", ".schema.json")).read_text())
         jsonschema.Draft202012Validator(schema).validate(document)
-        assert document["schema_version"] == ("1.3" if name == "profile.json" else "1.0")
+        assert document["schema_version"] == ("1.4" if name == "profile.json" else "1.0")
 
 
 def test_profile_json_states_kernel_time_and_instructions(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ class Application:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "app.py", *arguments]
-        return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=300)
+        environment = {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
+        return subprocess.run(
+            command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
 
     def sweep(self, *arguments: str) -> dict[str, Any]:
         self.run("--multirun", "hydra/sweeper=rocm_perf_lab", "hydra.sweep.dir=sweep", *arguments).check_returncode()

@@ -159,6 +159,7 @@ class ReportDocument(Document):
     counters: tuple[dict[str, float], ...] = ()
     counter_certificates: dict[str, CounterCertificatePart] | None = None
     result: CheckedResult = "not checked"
+    result_evidence: str | None = None
     error_bands: ErrorBandsPart | None = None
     kernels: tuple[KernelSummary, ...] = ()
     provenance: ProvenancePart | None = None
