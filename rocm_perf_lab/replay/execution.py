@@ -107,7 +107,7 @@ def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) 
     """
     if job.hsaco is None:
         return capture.code_object, capture.kernel
-    from rocm_perf_lab.toolchain.elf import read_code_object
+    from rocm_perf_lab.toolchain.elf import CodeObjectError, read_code_object
 
     path = Path(job.hsaco)
     try:
@@ -116,7 +116,10 @@ def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) 
         raise OverrideError(
             f"the code object cannot be read: {error.strerror}", where=str(path), hint="Check --hsaco."
         ) from error
-    code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
+    try:
+        code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
+    except CodeObjectError as error:
+        raise OverrideError(error.what, where=error.where or str(path), hint=error.hint) from error
     problems = override_violations(capture, code_object, geometry)
     kernel = replacement_kernel(capture, code_object)
     if kernel is None or (problems and not job.force):
