@@ -1,8 +1,9 @@
-"""Speed of capture and replay: `python -m benchmarks.replay [--gibibytes N] [--processes N] [--directory DIR]`.
+"""Speed of capture and replay: `python -m benchmarks.replay [--dispatches N] [--mebibytes N] [--processes N] [--directory DIR]`.
 
 Replays run on the emulator, those in new processes on the HSA engine with the stand-in runtime of the tests. Captures are made
-by the capture tool in an application on the stand-in runtime. The capture time ends when the bytes are on disk; the speed of
-the disk is measured in the same directory in the same way.
+by the capture tool inside AMD's runtime on the emulated driver (`make rocm-root`), see `benchmarks.captures_in_rocm`, and inside
+the stand-in runtime. The capture time ends when the bytes are on disk; the speed of the disk is measured in the same directory in
+the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.captures_in_rocm import capture_of_memory, interference, rocm_programs
+from benchmarks.disk import BLOCK_BYTES, GIB, MIB, disk_bytes_per_s, flush_files
 from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
@@ -38,8 +42,6 @@ from tests.builders.kernels import build_hip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MIB, GIB = 1 << 20, 1 << 30
-BLOCK_BYTES = 64 * MIB
 SAMPLE_S = 0.005
 WATCHED_DISPATCHES = 1000
 
@@ -47,14 +49,24 @@ WATCHED_DISPATCHES = 1000
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--gibibytes", type=int, default=4, help="device memory of the large capture")
+    parser.add_argument("--dispatches", type=int, default=100_000, help="dispatches of the applications without a capture")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of runs of these applications, with and without the tool")
+    parser.add_argument("--mebibytes", type=int, default=1024, help="half-random memory that is captured, at least 64")
+    parser.add_argument("--gibibytes", type=float, default=4, help="device memory of the large capture on the stand-in runtime")
     parser.add_argument("--processes", type=int, default=200, help="replays in a new process each")
-    parser.add_argument("--directory", type=Path, help="directory on the disk to measure, for the large capture")
+    parser.add_argument("--directory", type=Path, help="directory on the disk to measure, for the captures")
     publisher = Publisher("replay", parser, arguments)
     options = publisher.options
-    figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
-    figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.directory)]
-    figures += packing(GIB, options.directory)
+    half_random = options.mebibytes * MIB
+    figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(half_random), *fresh_processes(options.processes)]
+    programs = rocm_programs()
+    if programs is not None:
+        figures += interference(programs, options.dispatches, options.pairs)
+        figures += capture_of_memory(programs, options.mebibytes, options.directory)
+    else:
+        print("no ROCm (make rocm-root): captures are measured on the stand-in runtime only", file=sys.stderr)
+    figures += large_capture(int(options.gibibytes * GIB), options.directory)
+    figures += packing(half_random, options.directory)
     publisher.publish_figures("capture and replay", [*figures, *cost_of_watching()])
 
 
@@ -64,19 +76,21 @@ def main(arguments: list[str] | None = None) -> None:
 def large_capture(nbytes: int, directory: Path | None) -> Iterator[Figure]:
     """Measure the speed of a capture relative to the disk and the memory growth of the captured process."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=directory) as scratch:
-        disk = _disk_bytes_per_s(Path(scratch) / "disk", nbytes)
+        disk = disk_bytes_per_s(Path(scratch) / "disk", nbytes)
         with build.emulator() as environment:
             seconds, growth = _capture(Path(scratch), nbytes, environment)
     speed = nbytes / seconds
-    size = f"{nbytes / GIB:g} GiB"
-    yield Figure("disk", f"sequential write of {size} to the disk", f"{disk / MIB:,.0f} MiB/s", "")
+    size = f"{nbytes / GIB:.3g} GiB"
+    yield Figure("disk", f"sequential write of {size} to the disk", f"{disk / MIB:,.0f} MiB/s")
     yield Figure(
         "capture",
-        f"capture of {size}, before and after the dispatch",
+        f"capture of {size} on the stand-in runtime, before and after the dispatch",
         f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk",
         ">= 0.5",
     )
-    yield Figure("growth", "memory growth of the captured process", f"{growth / MIB:,.0f} MiB", "< 256 MiB")
+    yield Figure(
+        "growth", "memory growth of the captured process on the stand-in runtime", f"{growth / MIB:,.0f} MiB", "< 256 MiB"
+    )
 
 
 def packing(nbytes: int, directory: Path | None) -> Iterator[Figure]:
@@ -85,7 +99,7 @@ def packing(nbytes: int, directory: Path | None) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=directory) as scratch:
         piece = random.integers(0, 256, (BLOCK_BYTES // PAGE_BYTES, PAGE_BYTES), dtype=np.uint8)
         piece[:, PAGE_BYTES // 2 :] = 7
-        disk = _disk_bytes_per_s(Path(scratch) / "disk", nbytes)
+        disk = disk_bytes_per_s(Path(scratch) / "disk", nbytes)
         before = _resident_bytes(os.getpid())
         peak = _Peak(os.getpid())
         start = time.perf_counter()
@@ -100,7 +114,7 @@ def packing(nbytes: int, directory: Path | None) -> Iterator[Figure]:
         seconds = time.perf_counter() - start
         growth = peak.stop() - before
         stored = sum(pack.stat().st_size for pack in packs)
-    speed, size = nbytes / seconds, f"{nbytes / GIB:g} GiB"
+    speed, size = nbytes / seconds, f"{nbytes / GIB:.3g} GiB"
     yield Figure(
         "pack", f"packing of {size} of half-random memory", f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk", ">= 0.7"
     )
@@ -144,7 +158,7 @@ def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figur
             machine.write(buffer, image)
             whole.append(time.perf_counter() - start)
     restore_s, copy_s = min(changed), min(whole)
-    size = f"{nbytes / GIB:g} GiB"
+    size = f"{nbytes / GIB:.3g} GiB"
     yield Figure("copy", f"copy of {size}", f"{copy_s * 1e3:.1f} ms", "")
     yield Figure(
         "restore",
@@ -166,7 +180,7 @@ def fresh_processes(count: int) -> Iterator[Figure]:
         for _ in range(count):
             with ReplaySession(capture, device="rocm") as session:
                 try:
-                    session.run(ReplayRequest(check=CheckRequest()))
+                    session.run(ReplayRequest(iterations=1, warmup=0, check=CheckRequest()))
                 except ReservationError:
                     relocations += 1
     each = (time.perf_counter() - start) / max(count, 1)
@@ -197,18 +211,6 @@ def cost_of_watching() -> Iterator[Figure]:
             )
 
 
-def _disk_bytes_per_s(path: Path, nbytes: int) -> float:
-    block = os.urandom(BLOCK_BYTES)
-    start = time.perf_counter()
-    with path.open("wb", buffering=0) as file:
-        for _ in range(nbytes // BLOCK_BYTES):
-            file.write(block)
-        os.fdatasync(file.fileno())
-    seconds = time.perf_counter() - start
-    path.unlink()
-    return nbytes / seconds
-
-
 def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[float, int]:
     """Return seconds from the launch of the captured kernel until the capture is on disk, and process growth in bytes."""
     tool = build_tool()
@@ -225,9 +227,7 @@ def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[f
         _expect(application.stdout.readline(), "done")
         growth = peak.stop() - before
     (directory,) = work.glob("capture-*")
-    for path in directory.rglob("*.*"):
-        with path.open("rb") as file:
-            os.fdatasync(file.fileno())
+    flush_files(directory)
     seconds = time.perf_counter() - start
     captured = sum(path.stat().st_size for path in (directory / "memory").iterdir())
     if not (directory / "manifest.json").exists() or captured < nbytes:

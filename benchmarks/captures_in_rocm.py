@@ -1,0 +1,166 @@
+"""Figures of captures inside AMD's runtime on the emulated driver, for `benchmarks.replay`.
+
+They need the directory tree of `make rocm-root`. The emulated GPU runs on the processor, in the process of the application.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.disk import GIB, MIB, disk_bytes_per_s, flush_files
+from benchmarks.figures import Figure
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
+from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
+from rocm_perf_lab.replay.reader import capture_problems
+from rocm_perf_lab.replay.tool_build import build_tool
+from rocm_perf_lab.runtime.rocm_root import enter_root, is_complete, rocm_root_dir
+from rocm_perf_lab.statistics.bootstrap import median_interval
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.rocm_programs import RocmPrograms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_PROGRAM = "small_dispatches"
+_SAMPLE_S = 0.02
+
+
+def rocm_programs() -> RocmPrograms | None:
+    """Return programs inside the ROCm root, None if there is no root that this user can enter."""
+    root = rocm_root_dir()
+    if not is_complete(root):
+        return None
+    try:
+        enter_root(root, ["true"], shared=[], working_directory=Path("/"), environment={})
+    except LabError:
+        return None
+    return RocmPrograms(root)
+
+
+def interference(programs: RocmPrograms, dispatches: int, pairs: int) -> Iterator[Figure]:
+    """Measure applications from which nothing is captured, with and without the tool, in pairs of runs in random order.
+
+    The time of the first application is that of launching on the processor, the time of the second one that of its kernels.
+    """
+    applications = {"launches": "with an empty kernel", "kernels": "with a kernel that takes longer than its launch"}
+    for mode, described in applications.items():
+        plain, watched = _paired_runs(programs, mode, dispatches, pairs)
+        added_percent = 100 * (watched[:, 0] / plain[:, 0] - 1)
+        wall_us, processor_us = np.median(watched - plain, axis=0) / dispatches * 1e6
+        interval = median_interval(added_percent)
+        band = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval is not None else ""
+        each_us = np.median(plain[:, 0]) / dispatches * 1e6
+        yield Figure(
+            f"interference_{mode}",
+            f"{dispatches:,} small dispatches {described}, {each_us:.1f} us each, in ROCm on the emulated GPU: time that "
+            f"the tool adds without a capture, median of {pairs} pairs",
+            f"{np.median(added_percent):.2f} %{band}: {wall_us:.2f} us per dispatch, {processor_us:.2f} us of processor time",
+            "< 1 %",
+        )
+
+
+def _paired_runs(programs: RocmPrograms, mode: str, dispatches: int, pairs: int) -> tuple[Floats, Floats]:
+    """Return seconds without and with the tool, shape (pairs, 2): wall-clock time, and processor time of the launching thread."""
+    program, tool = programs.compile(_PROGRAM, Path(__file__).parent), build_tool()
+    machine = EmulatedMachine(load_target("mi300x"), programs.root)
+    random = np.random.default_rng(1)
+    times = np.empty((2, pairs, 2))
+    with tempfile.TemporaryDirectory(prefix="rpl-") as scratch:
+        work = Path(scratch).resolve()
+        file = work / "seconds"
+        command = (str(program), str(file), mode, str(dispatches))
+        variables = tool_environment(CaptureRequest(command, "never dispatched", work / "capture"), tool, work, {})
+        for pair in range(-1, pairs):  # the first pair fills the caches
+            for is_watched in random.permutation(2):
+                exit_code = machine.run(command, variables if is_watched else {}, [work, tool.parent, program.parent], None)
+                loaded = [marker.read_text().strip() for marker in work.glob("loaded-*")]
+                if exit_code != 0 or loaded != ["ok"] * int(is_watched):
+                    raise RuntimeError(f"the application ended with exit code {exit_code}; the tool: {loaded or 'not loaded'}")
+                if pair >= 0:
+                    times[is_watched, pair] = [float(line) for line in file.read_text().split()]
+                for left in work.iterdir():
+                    left.unlink()
+    return times[0], times[1]
+
+
+def capture_of_memory(programs: RocmPrograms, mebibytes: int, directory: Path | None) -> Iterator[Figure]:
+    """Measure capture and verification of half-random memory, and the memory of the launcher.
+
+    The capture takes from the dispatch until the packed capture is on disk, and contains the end of the application.
+    """
+    program = programs.compile(_PROGRAM, Path(__file__).parent)
+    nbytes = mebibytes * MIB
+    size = f"{nbytes / GIB:.3g} GiB"
+    build_tool()
+    with tempfile.TemporaryDirectory(prefix="rpl-", dir=directory) as scratch:
+        work = Path(scratch).resolve()
+        rate = disk_bytes_per_s(work / "disk", nbytes)
+        options = ["--root", str(programs.root), "--kernel", "increment", "--output", "capture", "--tracking", "none"]
+        command = [str(Path(sys.executable).with_name("rocm-perf")), "replay", "capture", *options]
+        command += ["--", str(program), "seconds", "memory", str(mebibytes)]
+        with (work / "log").open("w+") as log, subprocess.Popen(command, cwd=work, stdout=log, stderr=log) as launcher:
+            memory = _PeakMemory(launcher.pid)
+            launcher.wait()
+        memory.stop()
+        if launcher.returncode != 0:
+            raise RuntimeError((work / "log").read_text())
+        flush_files(work / "capture")
+        seconds = time.monotonic() - float((work / "seconds").read_text())
+        stored = sum(path.stat().st_size for path in (work / "capture").rglob("*") if path.is_file())
+        start = time.perf_counter()
+        problems = capture_problems(work / "capture")
+        verify_s = time.perf_counter() - start
+        if problems:
+            raise RuntimeError("\n".join(problems))
+    speed = nbytes / seconds
+    yield Figure("rocm_disk", f"sequential write of {size} to the disk", f"{rate / MIB:,.0f} MiB/s")
+    yield Figure(
+        "rocm_capture",
+        f"capture of {size} of half-random memory in ROCm on the emulated GPU, until it is packed and on disk",
+        f"{speed / MIB:,.0f} MiB/s, {speed / rate:.2f} of the disk",
+        ">= 0.7",
+    )
+    yield Figure("rocm_stored", "its size on disk", f"{stored / nbytes:.2f} of the memory")
+    yield Figure("rocm_launcher", "largest memory of the launcher", f"{memory.largest / MIB:,.0f} MiB", "< 300 MiB")
+    yield Figure("rocm_verify", "verification of the capture", f"{nbytes / verify_s / MIB:,.0f} MiB/s of captured memory")
+
+
+@dataclass
+class _PeakMemory:
+    """Largest resident size of a process without its children, sampled by a thread until the process ends."""
+
+    pid: int
+    largest: int = 0
+
+    def __post_init__(self) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_SAMPLE_S):
+            try:
+                lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            except (FileNotFoundError, ProcessLookupError):
+                return
+            peak = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+            self.largest = max(self.largest, peak)
