@@ -157,7 +157,8 @@ def test_the_stored_element_may_be_read() -> None:
 
     launch, given, out = rewritten(source("out[x * rows + y] += in[y * cols + x] * 0.5f;"), description)
 
-    np.testing.assert_allclose(out - 0.5 * given.T, launch.arguments[1].data, atol=1e-6)  # type: ignore[union-attr]
+    before: NDArray[Any] = launch.arguments[1].data  # type: ignore[union-attr]
+    np.testing.assert_allclose(out, before + 0.5 * given.T, atol=1e-6)
 
 
 def test_two_inputs_have_two_tiles() -> None:

@@ -1,7 +1,7 @@
 """Elements that are loaded along one axis and stored along the other, exchanged between work-items through a tile in LDS.
 
 A workgroup loads a square tile by rows and stores it by columns, so that both are contiguous. Padded rows avoid bank conflicts.
-A work-item processes several elements. Their values are the same as before, and so is the order of operations.
+A work-item loads several elements into registers before it waits for the first. Their values are the same as before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TransposeTiles:
         self,
         *,
         kernel: KernelDescription,
-        tiles: Sequence[Sequence[int]] = ((64, 8), (32, 8), (64, 16), (64, 4)),
+        tiles: Sequence[Sequence[int]] = ((32, 16), (64, 16), (32, 8), (64, 8)),
         paddings: Sequence[int] = (1,),
     ) -> None:
         for tile in tiles:
@@ -119,12 +119,15 @@ class TransposeTiles:
         for load in found.loads:
             width = side + self._padding(unit, load, padding)
             lines.append(f"__shared__ {load.element} {tiles[load.text]}[{side}][{width}];")
+            lines.append(f"{load.element} {tiles[load.text]}_next[{side // rows}] = {{}};")
         loads: list[str] = []
         for load in found.loads:
             loads += [text for text in load.before if text not in loads]
-            loads.append(f"{tiles[load.text]}[threadIdx.y + rpl_i][threadIdx.x] = {load.text};")
+            loads.append(f"{tiles[load.text]}_next[rpl_i / {rows}] = {load.text};")
         values = {text: f"{tile}[threadIdx.x][threadIdx.y + rpl_i]" for text, tile in tiles.items()}
-        lines += [*_each(found, side, rows, found.along.name, loads), "__syncthreads();"]
+        lines += _each(found, side, rows, found.along.name, loads)
+        to_lds = [f"  {tile}[threadIdx.y + rpl_i][threadIdx.x] = {tile}_next[rpl_i / {rows}];" for tile in tiles.values()]
+        lines += [*_loop(side, rows), *to_lds, "}", "__syncthreads();"]
         lines += _each(found, side, rows, found.across.name, found.element(values))
         text = "\n".join(["{", *(f"  {line}" for line in lines), "}"])
         descriptor = LaunchDescriptor(grid=self._grid(found, side), block=(side, rows))
@@ -140,7 +143,7 @@ class TransposeTiles:
 
 def _each(found: ElementMap, side: int, rows: int, contiguous: str, inner: list[str]) -> list[str]:
     """Return a loop over the elements of a work-item; neighbouring work-items have neighbouring values of one index."""
-    lines = ["#pragma unroll", f"for (int rpl_i = 0; rpl_i < {side}; rpl_i += {rows}) {{"]
+    lines = _loop(side, rows)
     for index in (found.along, found.across):
         own = "threadIdx.x" if index.name == contiguous else "threadIdx.y + rpl_i"
         kind = found.index_types[index.name]
@@ -148,6 +151,10 @@ def _each(found: ElementMap, side: int, rows: int, contiguous: str, inner: list[
     condition = " && ".join(f"{name} < {bound}" for name, bound in found.bounds.items())
     lines.append(f"  if ({condition}) {{" if condition else "  {")
     return [*lines, *(f"    {line}" for line in inner), "  }", "}"]
+
+
+def _loop(side: int, rows: int) -> list[str]:
+    return ["#pragma unroll", f"for (int rpl_i = 0; rpl_i < {side}; rpl_i += {rows}) {{"]
 
 
 def _most_items(unit: SourceUnit) -> int:
