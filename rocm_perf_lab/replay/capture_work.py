@@ -27,10 +27,13 @@ from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.replay.packing import pack_capture
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 _MANIFEST = "manifest.json"
 _LONGEST_NAME = 60
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK", "LOCAL_RANK")
+"""Environment variables with the rank of a process, the first one that is set counts."""
 
 
 def sealed_captures(work: Path) -> list[Path]:
@@ -44,17 +47,18 @@ def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
     Args:
         work: The work directory.
         output: Becomes the capture; with `several`, or if several processes captured a dispatch, a directory of captures named by
-            kernel and dispatch.
+            kernel and dispatch, and by rank or process if there are several processes.
     """
     moved: list[Path] = []
     sealed = sealed_captures(work)
+    names = dict(zip(sealed, _names(sealed), strict=True)) if several or len(sealed) > 1 else {}
     for directory in sealed:
         if not several and len(sealed) == 1:
             _packed(directory, output.parent).rename(output)
             moved.append(output)
             continue
         output.mkdir(mode=0o700, exist_ok=True)
-        place = _free_place(output / capture_name(directory))
+        place = _free_place(output / names[directory])
         _packed(directory, output).rename(place)
         moved.append(place)
     shutil.rmtree(work, ignore_errors=True)
@@ -72,15 +76,26 @@ def _packed(directory: Path, near: Path) -> Path:
     return target
 
 
-def capture_name(directory: Path) -> str:
-    """Return the name of a capture among several: kernel and index of the dispatch."""
-    dispatch = json.loads((directory / "dispatch.json").read_bytes())
-    name = re.sub(r"\W+", "_", dispatch["kernel"]["mangled_name"])[:_LONGEST_NAME]
-    return f"{name}-{dispatch['index']['kernel']}"
+def _names(captures: list[Path]) -> list[str]:
+    """Return names of captures: kernel and index of the dispatch; if there are several processes, also rank or process id."""
+    documents = [json.loads((directory / "dispatch.json").read_bytes()) for directory in captures]
+    ranks = {document["environment"]["pid"]: _rank(document["environment"]["variables"]) for document in documents}
+    are_distinct = None not in ranks.values() and len(set(ranks.values())) == len(ranks)
+    names = []
+    for document in documents:
+        kernel = re.sub(r"\W+", "_", document["kernel"]["mangled_name"])[:_LONGEST_NAME]
+        pid = document["environment"]["pid"]
+        process = "" if len(ranks) == 1 else f"-rank{ranks[pid]}" if are_distinct else f"-pid{pid}"
+        names.append(f"{kernel}-{document['index']['kernel']}{process}")
+    return names
+
+
+def _rank(variables: Mapping[str, str]) -> str | None:
+    return next((variables[name] for name in _RANKS if variables.get(name, "").isdecimal()), None)
 
 
 def _free_place(place: Path) -> Path:
-    """Return the place, or with a number for captures of further processes."""
+    """Return the place, or with a number if it is taken: names of kernels are shortened."""
     found, number = place, 1
     while found.exists():
         found = place.with_name(f"{place.name}-{number}")

@@ -13,7 +13,6 @@ import pytest
 
 from rocm_perf_lab.replay.capture_work import CaptureWork, leftovers, settle
 
-DISPATCH = {"kernel": {"mangled_name": "_Z5scalePfi"}, "index": {"kernel": 3}}
 LAUNCHER = """
 import sys, time
 from pathlib import Path
@@ -29,9 +28,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path / "cache"))
 
 
-def put_capture(work: Path, name: str, *, sealed: bool = True) -> None:
+def put_capture(work: Path, name: str, *, sealed: bool = True, **variables: str) -> None:
+    _, pid, _ = name.split("-")
+    environment = {"pid": int(pid), "variables": variables}
+    dispatch = {"kernel": {"mangled_name": "_Z5scalePfi"}, "index": {"kernel": 3}, "environment": environment}
     (work / name).mkdir()
-    (work / name / "dispatch.json").write_text(json.dumps(DISPATCH))
+    (work / name / "dispatch.json").write_text(json.dumps(dispatch))
     if sealed:
         (work / name / "manifest.json").write_text("{}")
 
@@ -48,15 +50,40 @@ def test_only_sealed_captures_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("several", [True, False], ids=["several kernels", "one kernel"])
-def test_captures_of_several_processes_have_numbers(tmp_path: Path, *, several: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        ({"RANK": "1", "LOCAL_RANK": "0"}, {"RANK": "0", "LOCAL_RANK": "0"}, ["rank1", "rank0"]),
+        ({"SLURM_PROCID": "7", "LOCAL_RANK": "0"}, {"SLURM_PROCID": "12", "LOCAL_RANK": "0"}, ["rank7", "rank12"]),
+        (
+            {"PMI_RANK": "2", "SLURM_PROCID": "0"},
+            {"PMI_RANK": "3", "SLURM_PROCID": "0"},
+            ["rank2", "rank3"],
+        ),
+        ({"RANK": "4"}, {"RANK": "4"}, ["pid41", "pid42"]),
+        ({"RANK": "../1"}, {"RANK": "1"}, ["pid41", "pid42"]),
+        ({}, {}, ["pid41", "pid42"]),
+    ],
+)
+def test_captures_of_several_processes_are_named_by_rank_or_process(
+    tmp_path: Path, first: dict[str, str], second: dict[str, str], names: list[str], *, several: bool
+) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    put_capture(work, "capture-1-0")
-    put_capture(work, "capture-2-0")
+    put_capture(work, "capture-41-0", **first)
+    put_capture(work, "capture-42-0", **second)
 
     moved = settle(work, tmp_path / "output", several=several)
 
-    assert [path.name for path in moved] == ["_Z5scalePfi-3", "_Z5scalePfi-3-1"]
+    assert [path.name for path in moved] == [f"_Z5scalePfi-3-{name}" for name in names]
+
+
+def test_captures_of_one_process_are_named_by_kernel_and_dispatch(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    put_capture(work, "capture-41-0", RANK="1")
+
+    assert [path.name for path in settle(work, tmp_path / "output", several=True)] == ["_Z5scalePfi-3"]
 
 
 def test_an_interrupted_launcher_keeps_the_sealed_capture(tmp_path: Path) -> None:

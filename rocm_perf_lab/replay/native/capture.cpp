@@ -25,6 +25,7 @@ constexpr const char* kRecordedVariables[] = {
     "HIP_MEM_POOL_SUPPORT", "HIP_VISIBLE_DEVICES", "HSA_CU_MASK", "HSA_DISABLE_FRAGMENT_ALLOCATOR", "HSA_ENABLE_DEBUG",
     "HSA_ENABLE_INTERRUPT", "HSA_ENABLE_SDMA", "HSA_FORCE_FINE_GRAIN_PCIE", "HSA_MAX_VA_ALIGN", "HSA_NO_SCRATCH_RECLAIM",
     "HSA_OVERRIDE_GFX_VERSION", "HSA_RESERVE_SVM", "HSA_SCRATCH_SINGLE_LIMIT", "HSA_SVM_GUARD_PAGES", "HSA_XNACK",
+    "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "SLURM_PROCID",  // name a capture of several processes
     "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "ROC_AQL_QUEUE_SIZE", "ROC_USE_FGS_KERNARG", "ROCR_VISIBLE_DEVICES"};
 
 // "<grid>/<workgroup>", in work-items
@@ -94,30 +95,29 @@ void Capture::warn(const std::string& text) {
 }
 
 void Capture::forget_kernels(const std::vector<uint64_t>& objects) {
-  std::unique_lock guard(known_lock_);
+  std::lock_guard guard(counts_lock_);
   for (uint64_t object : objects) known_.erase(object);
 }
 
-Capture::Known Capture::known(uint64_t kernel_object) {
-  {
-    std::shared_lock guard(known_lock_);
-    if (auto found = known_.find(kernel_object); found != known_.end()) return found->second;
-  }
+Capture::Known& Capture::known(uint64_t kernel_object, std::unique_lock<std::mutex>& lock) {
+  if (auto found = known_.find(kernel_object); found != known_.end()) return found->second;
+  lock.unlock();
   const std::string symbol = code.name_of(kernel_object);
   Known kernel{{}, symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
   for (size_t i = 0; i < requests_.size() && !symbol.empty(); ++i)
     if (requests_[i]->filter->matches(symbol)) kernel.requests.push_back(i);
-  std::unique_lock guard(known_lock_);
+  lock.lock();
+  kernel.count = &counts_[kernel.name];
   return known_.emplace(kernel_object, std::move(kernel)).first->second;
 }
 
 Capture::Taken Capture::counts(const Packet& packet) {
-  const Known kernel = known(packet.kernel_object);
   Taken taken;
   bool is_first;
   {
-    std::lock_guard guard(counts_lock_);
-    taken.kernel_index = counts_[kernel.name]++;
+    std::unique_lock guard(counts_lock_);
+    const Known& kernel = known(packet.kernel_object, guard);
+    taken.kernel_index = (*kernel.count)++;
     is_first = taken.kernel_index == 0;
     taken.process_index = dispatches_++;
     for (size_t i : kernel.requests) {
@@ -127,6 +127,7 @@ Capture::Taken Capture::counts(const Packet& packet) {
       request.is_taken = true;
       taken.requests.push_back(i);
     }
+    if (settings_.lists) taken.name = kernel.name;
   }
   if (is_first) report();
   return taken;
@@ -184,7 +185,7 @@ void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWr
       continue;
     }
     const Taken taken = counts(*packet);
-    if (settings_.lists) timing_.submit(*packet, queue, writer, known(packet->kernel_object).name, shape_of(*packet), taken.kernel_index);
+    if (settings_.lists) timing_.submit(*packet, queue, writer, taken.name, shape_of(*packet), taken.kernel_index);
     else if (taken.requests.empty()) writer(packet, 1);
     else take(*packet, queue, writer, taken);
   }

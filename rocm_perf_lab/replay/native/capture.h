@@ -1,7 +1,6 @@
 // Captures: watches dispatches until all selected ones. For each it stops all queues, saves the memory, and runs the dispatch.
 #pragma once
 #include <atomic>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "agents.h"
@@ -40,6 +39,7 @@ class Capture {
   struct Known {
     std::vector<size_t> requests;  // that want this kernel
     std::string name;
+    uint64_t* count = nullptr;  // element of counts_
   };
   struct Request {
     Wanted wanted;
@@ -51,12 +51,14 @@ class Capture {
   struct Taken {
     std::vector<size_t> requests;  // empty if the dispatch is not wanted
     uint64_t kernel_index = 0, process_index = 0;
+    std::string name;  // if every dispatch is timed
   };
   using Packet = hsa_kernel_dispatch_packet_t;
 
   // Counts a dispatch; returns the requests that it satisfies.
   Taken counts(const Packet& packet);
-  Known known(uint64_t kernel_object);
+  // Returns the kernel; `lock`, of counts_lock_, is released meanwhile if the kernel is new.
+  Known& known(uint64_t kernel_object, std::unique_lock<std::mutex>& lock);
   void take(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken);
   void save(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken, bool& is_submitted);
   // Runs the packet; returns false if it does not end in time.
@@ -70,9 +72,8 @@ class Capture {
   std::atomic<bool> armed_{true};
   std::mutex times_lock_;  // held while times-<pid>.json is written
   Timing timing_;
-  std::shared_mutex known_lock_;
+  std::mutex counts_lock_;                     // of all members below; every dispatch takes it, so that it protects short work only
   std::unordered_map<uint64_t, Known> known_;  // by kernel object
-  std::mutex counts_lock_;
   std::map<std::string, uint64_t> counts_;     // dispatches by kernel name
   std::vector<std::shared_ptr<Request>> requests_;
   uint64_t dispatches_ = 0;

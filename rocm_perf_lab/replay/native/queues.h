@@ -62,7 +62,7 @@ class Queues {
   std::map<const hsa_queue_t*, std::shared_ptr<Queue>> queues_;
   std::vector<std::shared_ptr<Queue>> removed_;  // handlers may still refer to them
   std::vector<std::shared_ptr<Queue>> asked_;
-  bool is_stopped_ = false;
+  std::atomic<bool> is_stopped_{false};  // changed with the lock only
 };
 
 }  // namespace capture
