@@ -62,7 +62,7 @@ _NARROWEST = 16
 
 
 @dataclass(frozen=True)
-class Part:
+class BodyStatement:
     """A statement, or one variable of a declaration. `prefix` has the type of the variable."""
 
     node: Node
@@ -127,7 +127,7 @@ class ElementMap:
     uniform: tuple[str, ...]
     returns: tuple[str, ...]
     loads: tuple[StridedLoad, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[BodyStatement, ...]
 
     def element(self, values: Mapping[str, str]) -> list[str]:
         """Return the statements of one element, with loads replaced by `values`."""
@@ -236,7 +236,7 @@ class _Elements:
         parts = [part for node in tested.nodes for part in _parts(node)]
         self._all = [part for part in parts if part.node.child_by_field_name("value") not in nodes]
         self._varying_names = set(names)
-        self._varying: list[Part] = []
+        self._varying: list[BodyStatement] = []
         size = -1
         while size != len(self._varying):
             size = len(self._varying)
@@ -244,7 +244,7 @@ class _Elements:
             for part in self._varying:
                 self._varying_names |= part.changed()
 
-    def _is_varying(self, part: Part) -> bool:
+    def _is_varying(self, part: BodyStatement) -> bool:
         return bool((names_in(part.node) | part.changed()) & self._varying_names) or not _computes(part)
 
     def map(self) -> ElementMap | str:
@@ -286,7 +286,7 @@ class _Elements:
             tuple(self._varying),
         )
 
-    def _disorder(self, uniform: list[Part]) -> str | None:
+    def _disorder(self, uniform: list[BodyStatement]) -> str | None:
         """Return why uniform statements cannot precede all others, or why elements are not independent; None if they are."""
         known = {name for part in self._varying for name in part.declared()}
         first = self._all.index(self._varying[0]) if self._varying else len(self._all)
@@ -329,7 +329,7 @@ class _Elements:
                 found[load.text] = load
         return list(found.values())
 
-    def _load(self, part: Part, access: Node, root: str) -> StridedLoad | str:
+    def _load(self, part: BodyStatement, access: Node, root: str) -> StridedLoad | str:
         """Return a load with the declarations that its index depends on."""
         if is_conditional(access, part.node):
             return f"loads {text_of(access)} conditionally"
@@ -351,16 +351,16 @@ class _Elements:
         return StridedLoad(text_of(call or access), root, element, tuple(before))
 
 
-def _parts(node: Node) -> list[Part]:
+def _parts(node: Node) -> list[BodyStatement]:
     """Return the variables of a declaration with initialisers, each separately, or another statement."""
     variables = node.children_by_field_name("declarator") if node.type == "declaration" else []
     if not variables or any(child.type != "init_declarator" for child in variables):
-        return [Part(node)]
+        return [BodyStatement(node)]
     prefix = (node.text or b"")[: variables[0].start_byte - node.start_byte].decode().strip()
-    return [Part(child, prefix) for child in variables]
+    return [BodyStatement(child, prefix) for child in variables]
 
 
-def _computes(part: Part) -> bool:
+def _computes(part: BodyStatement) -> bool:
     """Return whether a statement neither loads nor stores nor branches."""
     return only_computes(part.node.parent if part.prefix and part.node.parent is not None else part.node)
 
