@@ -107,7 +107,8 @@ def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) 
     """
     if job.hsaco is None:
         return capture.code_object, capture.kernel
-    from rocm_perf_lab.toolchain.elf import CodeObjectError, read_code_object
+    from rocm_perf_lab.toolchain.code_object import CodeObjectError
+    from rocm_perf_lab.toolchain.elf import read_code_object
 
     path = Path(job.hsaco)
     try:

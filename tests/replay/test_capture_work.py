@@ -28,9 +28,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path / "cache"))
 
 
-def put_capture(work: Path, name: str, *, sealed: bool = True, **variables: str) -> None:
+def put_capture(work: Path, name: str, *, sealed: bool = True, variables: dict[str, str] | None = None) -> None:
     _, pid, _ = name.split("-")
-    environment = {"pid": int(pid), "variables": variables}
+    environment = {"pid": int(pid), "variables": variables or {}}
     dispatch = {"kernel": {"mangled_name": "_Z5scalePfi"}, "index": {"kernel": 3}, "environment": environment}
     (work / name).mkdir()
     (work / name / "dispatch.json").write_text(json.dumps(dispatch))
@@ -70,8 +70,8 @@ def test_captures_of_several_processes_are_named_by_rank_or_process(
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    put_capture(work, "capture-41-0", **first)
-    put_capture(work, "capture-42-0", **second)
+    put_capture(work, "capture-41-0", variables=first)
+    put_capture(work, "capture-42-0", variables=second)
 
     moved = settle(work, tmp_path / "output", several=several)
 
