@@ -81,7 +81,7 @@ def test_captures_of_several_processes_are_named_by_rank_or_process(
 def test_captures_of_one_process_are_named_by_kernel_and_dispatch(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    put_capture(work, "capture-41-0", RANK="1")
+    put_capture(work, "capture-41-0", variables={"RANK": "1"})
 
     assert [path.name for path in settle(work, tmp_path / "output", several=True)] == ["_Z5scalePfi-3"]
 

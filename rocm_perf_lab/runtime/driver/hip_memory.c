@@ -139,7 +139,7 @@ static hip_error allocated_in(hip_error error, void *const *pointer, uint64_t by
     return error;
   }
   drv_order_stream_waits_for_all(stream, drv_hip_device());  // memory that the pool has used before
-  if (error == HIP_SUCCESS && *pointer) {                    // the memory begins to exist in the order of the stream
+  if (error == HIP_SUCCESS && pointer && *pointer) {         // the memory begins to exist in the order of the stream
     struct drv_op *op = drv_order_add(stream, drv_hip_device(), site, "hipMallocAsync");
     drv_order_accesses(op, &(struct drv_extent){(uint64_t)*pointer, bytes, 1, 0, 1}, 1);
     drv_order_put(op);
