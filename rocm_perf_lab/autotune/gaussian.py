@@ -151,24 +151,33 @@ class GaussianProcess:
             squares: Squares of `steps`.
             trend: Covariance of the trend at unit variance (points, points).
         """
-        from scipy.linalg import cho_solve
-
         columns, count = self._columns, len(targets)
         parts = self._parts(theta, steps, squares, trend)
         noise = np.exp(theta[columns + 1])
-        try:
-            factor = np.linalg.cholesky(parts.signal + parts.trend + (noise + _JITTER) * np.eye(count))
-        except np.linalg.LinAlgError:
+        likelihood = self._likelihood(theta, parts.signal + parts.trend + (noise + _JITTER) * np.eye(count), targets)
+        if likelihood is None:
             return 1e10, np.zeros_like(theta)
-        inverse = cho_solve((factor, True), np.eye(count))
-        solved = inverse @ targets
-        residual = inverse - np.outer(solved, solved)
-        off = theta - self._prior_mean
-        loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
-        gradient: Any = self._prior_weight * off
+        loss, gradient, residual = likelihood
         gradient += self._slopes(residual, theta, parts, steps, squares)
         gradient[columns + 1] += 0.5 * noise * np.trace(residual)
-        return float(loss), gradient
+        return loss, gradient
+
+    def _likelihood(self, theta: Column, covariance: Column, targets: Column) -> tuple[float, Any, Column] | None:
+        """Return the negative logarithm of the posterior, the gradient of its prior, and the matrix that multiplies slopes.
+
+        None if the covariance (points, points) is not positive definite.
+        """
+        from scipy.linalg import cho_solve
+
+        try:
+            factor = np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return None
+        inverse = cho_solve((factor, True), np.eye(len(targets)))
+        solved = inverse @ targets
+        off = theta - self._prior_mean
+        loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
+        return float(loss), self._prior_weight * off, inverse - np.outer(solved, solved)
 
     def _bounds(self) -> list[tuple[float, float]]:
         scales, directions = [_BOUNDS["scale"]] * self._columns, [_BOUNDS["direction"]] * self._columns

@@ -7,7 +7,7 @@ Each task also has its own level, which is linear in the features up to an own p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -87,29 +87,21 @@ class MultiTaskProcess(GaussianProcess):
         self, theta: Column, targets: Column, steps: Column, squares: Column, trend: Column, apart: Column, levels: Column
     ) -> tuple[float, Column]:
         """Return the negative log posterior and its gradient; `apart` are squared differences of the tasks' features."""
-        from scipy.linalg import cho_solve
-
         own, count = theta[: self._own], len(targets)
         parts = self._parts(own, steps, squares, trend)
         closeness = 0.5 * np.exp(-2 * theta[self._own : -1])
         alike = np.exp(-(apart @ closeness))
         level, noise = np.exp(theta[-1]) * levels, np.exp(own[self._columns + 1])
         within = (parts.signal + parts.trend) * alike
-        try:
-            factor = np.linalg.cholesky(within + level + (noise + _JITTER) * np.eye(count))
-        except np.linalg.LinAlgError:
+        likelihood = self._likelihood(theta, within + level + (noise + _JITTER) * np.eye(count), targets)
+        if likelihood is None:
             return 1e10, np.zeros_like(theta)
-        inverse = cho_solve((factor, True), np.eye(count))
-        solved = inverse @ targets
-        residual = inverse - np.outer(solved, solved)
-        off = theta - self._prior_mean
-        loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
-        gradient: Any = self._prior_weight * off
+        loss, gradient, residual = likelihood
         gradient[: self._own] += self._slopes(residual * alike, own, parts, steps, squares)
         gradient[self._columns + 1] += 0.5 * noise * np.trace(residual)
         gradient[self._own : -1] += ((residual * within).ravel() @ apart.reshape(-1, self._features)) * closeness
         gradient[-1] += 0.5 * (residual * level).sum()
-        return float(loss), gradient
+        return loss, gradient
 
 
 def _centred(tasks: Column) -> Column:
