@@ -281,6 +281,17 @@ def test_arguments_out_of_range_are_rejected(make: object) -> None:
         make()  # type: ignore[operator]
 
 
+def test_index_of_an_atomic_may_be_loaded_as_a_vector() -> None:
+    loop = "for (int i = 0; i < n; ++i) atomicAdd({place}, 1u);"
+    parameters = "unsigned int* bins, const unsigned int* values, int n"
+
+    counted = kernel(loop.format(place="&bins[values[i] % 64]"), parameters)
+    unknown = kernel(loop.format(place="bins + (values[i] % 64)"), parameters)
+
+    assert len(texts("vector loads", counted)) == 2
+    assert reasons("vector loads", unknown) == ["uses a pointer to an unknown buffer"]
+
+
 def _rejected_rewrites(name: str, chosen: set[str], directory: Path, *, repeated: bool) -> list[tuple[str, str, str]]:
     """Return the rewrites of an experiment that are wrong; `repeated` adds rewrites of the first two rewrites."""
     description = described(resource_dir("experiments") / name, **SMALL[name])

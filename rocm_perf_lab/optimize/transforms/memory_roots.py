@@ -55,6 +55,16 @@ def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | Non
     return (None if None in read else {r for r in read if r}, None if None in written else {r for r in written if r})
 
 
+def _base(place: Node) -> Node:
+    """Return `a` for the place `&a[i][b[j]]`: which buffer it leads to does not depend on the index."""
+    if place.type == "pointer_expression" and text_of(place).startswith("&"):
+        argument = place.child_by_field_name("argument")
+        while argument is not None and argument.type == "subscript_expression":
+            argument = argument.child_by_field_name("argument")
+        return argument or place
+    return place
+
+
 def dereferenced(function: Node, part: Node) -> set[str | None]:
     """Return the roots of pointers that `part` uses other than by an index: `*p`, `p->x`, `atomicAdd(p, x)`; None for unknown."""
     found: set[str | None] = set()
@@ -67,7 +77,7 @@ def dereferenced(function: Node, part: Node) -> set[str | None]:
             place = next(iter((node.child_by_field_name("arguments") or node).named_children), None)
         else:
             continue
-        roots = {root_of(function, name) for name in names_in(place)} - {None} if place is not None else set()
+        roots = {root_of(function, name) for name in names_in(_base(place))} - {None} if place is not None else set()
         found.add(next(iter(roots)) if len(roots) == 1 else None)
     return found
 
