@@ -256,6 +256,79 @@ DEFINE_COPY_3D(hipMemcpy3D_spt, PER_THREAD)
 DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync, NULL)
 DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync_spt, PER_THREAD)
 
+// One side of struct hip_Memcpy2D; HIP_MEMCPY3D's has three more members.
+struct driver_side {
+  size_t x, y;
+  int type;
+  const void *host, *device, *array;
+  size_t pitch;
+};
+struct driver_copy_2d {
+  struct driver_side from, to;
+  size_t width, height;
+};
+struct driver_side_3d {
+  size_t x, y, z, detail_level;
+  int type;
+  const void *host, *device, *array;
+  size_t pitch, height;
+};
+struct driver_copy_3d {
+  struct driver_side_3d from, to;
+  size_t width, height, depth;
+};
+enum { TYPE_HOST = 1 };
+
+static struct driver_side_3d cuboid_side(const struct driver_side *s) {
+  return (struct driver_side_3d){s->x, s->y, 0, 0, s->type, s->host, s->device, s->array, s->pitch, 0};
+}
+
+// Address of a side's first byte; 0 for arrays. The numbers of types differ between versions: unused pointers are null.
+static uint64_t side_address(const struct driver_side_3d *s) {
+  const void *pointer = s->device && !(s->type == TYPE_HOST && s->host) ? s->device : s->host;
+  return s->array || !pointer ? 0 : ADDRESS(pointer) + (s->z * s->height + s->y) * s->pitch + s->x;
+}
+
+static struct copy copy_of_sides(const struct driver_copy_3d *p, const char *name, uint64_t site, int is_async, hip_stream stream) {
+  struct copy copy = {.name = name, .site = site, .kind = NO_KIND, .is_async = is_async, .stream = stream};
+  uint64_t to = side_address(&p->to), from = side_address(&p->from);
+  if (!to || !from || !p->depth) return copy;
+  copy.to = to;
+  copy.from = from;
+  copy.bytes = p->width;
+  copy.rows = p->height;
+  copy.slices = p->depth;
+  copy.to_pitch = p->to.pitch;
+  copy.from_pitch = p->from.pitch;
+  copy.to_slice = p->to.pitch * p->to.height;
+  copy.from_slice = p->from.pitch * p->from.height;
+  return copy;
+}
+
+static struct driver_copy_3d as_cuboid(const struct driver_copy_2d *p) {
+  return p ? (struct driver_copy_3d){cuboid_side(&p->from), cuboid_side(&p->to), p->width, p->height, 1} : (struct driver_copy_3d){0};
+}
+
+static struct driver_copy_3d same_cuboid(const struct driver_copy_3d *p) { return p ? *p : (struct driver_copy_3d){0}; }
+
+#define DEFINE_DRIVER_COPY(name, parameters_type, cuboid)                                                                      \
+  HIP(name, (const parameters_type *parameters)) {                                                                             \
+    FORWARD_UNLESS_CHECKED(name, parameters);                                                                                  \
+    struct driver_copy_3d sides = cuboid(parameters);                                                                          \
+    struct copy copy = copy_of_sides(&sides, #name, SITE, 0, NULL);                                                            \
+    begin(&copy);                                                                                                              \
+    return done(&copy, REAL(name)(parameters));                                                                                \
+  }                                                                                                                            \
+  HIP(name##Async, (const parameters_type *parameters, hip_stream stream)) {                                                   \
+    FORWARD_UNLESS_CHECKED(name##Async, parameters, stream);                                                                   \
+    struct driver_copy_3d sides = cuboid(parameters);                                                                          \
+    struct copy copy = copy_of_sides(&sides, #name "Async", SITE, 1, stream);                                                  \
+    begin(&copy);                                                                                                              \
+    return done(&copy, REAL(name##Async)(parameters, stream));                                                                 \
+  }
+DEFINE_DRIVER_COPY(hipMemcpyParam2D, struct driver_copy_2d, as_cuboid)
+DEFINE_DRIVER_COPY(hipDrvMemcpy3D, struct driver_copy_3d, same_cuboid)
+
 // ---- symbols ----
 
 // Address of `bytes` bytes of a symbol; reports accesses past its end. 0: unknown, or not to be checked further.
@@ -330,17 +403,22 @@ DEFINE_ASYNC_FILL(hipMemsetD8Async, unsigned char, 1, NULL)
 DEFINE_ASYNC_FILL(hipMemsetD16Async, unsigned short, 2, NULL)
 DEFINE_ASYNC_FILL(hipMemsetD32Async, int, 4, NULL)
 
-HIP(hipMemset2D, (void *to, size_t pitch, int value, size_t width, size_t height)) {
-  FORWARD_UNLESS_CHECKED(hipMemset2D, to, pitch, value, width, height);
-  COPY(hipMemset2D, REAL(hipMemset2D)(to, pitch, value, width, height), ADDRESS(to), 0, width, height, pitch, 0, NO_KIND,
-       returns_early(to), NULL);
-}
-
-HIP(hipMemset2DAsync, (void *to, size_t pitch, int value, size_t width, size_t height, hip_stream stream)) {
-  FORWARD_UNLESS_CHECKED(hipMemset2DAsync, to, pitch, value, width, height, stream);
-  COPY(hipMemset2DAsync, REAL(hipMemset2DAsync)(to, pitch, value, width, height, stream), ADDRESS(to), 0, width, height, pitch, 0, NO_KIND, 1,
-       stream);
-}
+#define DEFINE_FILL_2D(name, default_stream)                                                                                   \
+  HIP(name, (void *to, size_t pitch, int value, size_t width, size_t height)) {                                                \
+    FORWARD_UNLESS_CHECKED(name, to, pitch, value, width, height);                                                             \
+    COPY(name, REAL(name)(to, pitch, value, width, height), ADDRESS(to), 0, width, height, pitch, 0, NO_KIND,                  \
+         returns_early(to), default_stream);                                                                                   \
+  }
+#define DEFINE_ASYNC_FILL_2D(name, default_stream)                                                                             \
+  HIP(name, (void *to, size_t pitch, int value, size_t width, size_t height, hip_stream stream)) {                             \
+    FORWARD_UNLESS_CHECKED(name, to, pitch, value, width, height, stream);                                                     \
+    COPY(name, REAL(name)(to, pitch, value, width, height, stream), ADDRESS(to), 0, width, height, pitch, 0, NO_KIND, 1,       \
+         stream ? stream : (default_stream));                                                                                  \
+  }
+DEFINE_FILL_2D(hipMemset2D, NULL)
+DEFINE_FILL_2D(hipMemset2D_spt, PER_THREAD)
+DEFINE_ASYNC_FILL_2D(hipMemset2DAsync, NULL)
+DEFINE_ASYNC_FILL_2D(hipMemset2DAsync_spt, PER_THREAD)
 
 static struct copy fill_of_3d(struct hip_pitched to, struct hip_extent extent, const char *name, uint64_t site, int is_async,
                               hip_stream stream) {
@@ -350,16 +428,21 @@ static struct copy fill_of_3d(struct hip_pitched to, struct hip_extent extent, c
                        .stream = stream, .slices = extent.depth, .to_slice = to.pitch * to.height};
 }
 
-HIP(hipMemset3D, (struct hip_pitched to, int value, struct hip_extent extent)) {
-  FORWARD_UNLESS_CHECKED(hipMemset3D, to, value, extent);
-  struct copy fill = fill_of_3d(to, extent, "hipMemset3D", SITE, returns_early(to.pointer), NULL);
-  begin(&fill);
-  return done(&fill, REAL(hipMemset3D)(to, value, extent));
-}
-
-HIP(hipMemset3DAsync, (struct hip_pitched to, int value, struct hip_extent extent, hip_stream stream)) {
-  FORWARD_UNLESS_CHECKED(hipMemset3DAsync, to, value, extent, stream);
-  struct copy fill = fill_of_3d(to, extent, "hipMemset3DAsync", SITE, 1, stream);
-  begin(&fill);
-  return done(&fill, REAL(hipMemset3DAsync)(to, value, extent, stream));
-}
+#define DEFINE_FILL_3D(name, default_stream)                                                                                   \
+  HIP(name, (struct hip_pitched to, int value, struct hip_extent extent)) {                                                    \
+    FORWARD_UNLESS_CHECKED(name, to, value, extent);                                                                           \
+    struct copy fill = fill_of_3d(to, extent, #name, SITE, returns_early(to.pointer), default_stream);                         \
+    begin(&fill);                                                                                                              \
+    return done(&fill, REAL(name)(to, value, extent));                                                                         \
+  }
+#define DEFINE_ASYNC_FILL_3D(name, default_stream)                                                                             \
+  HIP(name, (struct hip_pitched to, int value, struct hip_extent extent, hip_stream stream)) {                                 \
+    FORWARD_UNLESS_CHECKED(name, to, value, extent, stream);                                                                   \
+    struct copy fill = fill_of_3d(to, extent, #name, SITE, 1, stream ? stream : (default_stream));                             \
+    begin(&fill);                                                                                                              \
+    return done(&fill, REAL(name)(to, value, extent, stream));                                                                 \
+  }
+DEFINE_FILL_3D(hipMemset3D, NULL)
+DEFINE_FILL_3D(hipMemset3D_spt, PER_THREAD)
+DEFINE_ASYNC_FILL_3D(hipMemset3DAsync, NULL)
+DEFINE_ASYNC_FILL_3D(hipMemset3DAsync_spt, PER_THREAD)

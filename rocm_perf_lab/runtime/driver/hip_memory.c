@@ -161,34 +161,31 @@ HIP(hipMallocFromPoolAsync, (void **pointer, size_t bytes, void *pool, hip_strea
 
 // ---- free ----
 
-// Reports a pointer that cannot be freed. Returns whether it was freed before.
-static int report_bad_free(uint64_t address, const char *call, uint64_t site) {
-  struct drv_allocation a;
-  if (!drv_allocation_at(address, &a)) {
+// Ends a free of memory that no watched call allocated: a graph's for example. The runtime knows better.
+static void freed_unknown(hip_error error, uint64_t address, const char *call, uint64_t site) {
+  if (error != HIP_SUCCESS)
     drv_hip_report(RPL_ON_HOST, "invalid_free", (uint64_t[3]){site}, "%s at {0} of %#llx, which is no allocation of HIP", call,
                    (unsigned long long)address);
-    return 0;
-  }
-  if (a.is_freed) {
-    drv_hip_report(RPL_ON_HOST, "double_free", (uint64_t[3]){site, a.freed_site, a.site},
-                   "%s at {0} of memory that was freed at {1} already (%llu bytes allocated at {2})", call, (unsigned long long)a.bytes);
+}
+
+// Reports a pointer that cannot be freed. Returns whether it was freed before.
+static int report_bad_free(const struct drv_allocation *a, uint64_t address, const char *call, uint64_t site) {
+  if (a->is_freed) {
+    drv_hip_report(RPL_ON_HOST, "double_free", (uint64_t[3]){site, a->freed_site, a->site},
+                   "%s at {0} of memory that was freed at {1} already (%llu bytes allocated at {2})", call, (unsigned long long)a->bytes);
     return 1;
   }
-  drv_hip_report(RPL_ON_HOST, "invalid_free", (uint64_t[3]){site, a.site},
+  drv_hip_report(RPL_ON_HOST, "invalid_free", (uint64_t[3]){site, a->site},
                  "%s at {0} of an address %llu bytes behind the begin of %llu bytes allocated at {1}", call,
-                 (unsigned long long)(address - a.address), (unsigned long long)a.bytes);
+                 (unsigned long long)(address - a->address), (unsigned long long)a->bytes);
   return 0;
 }
 
-// A checked call that frees. Sets *ends if the runtime's function is not to be called.
-static hip_error check_free(void *pointer, const char *call, int is_host, uint64_t site, int *ends) {
-  struct drv_allocation a;
-  uint64_t address = (uint64_t)pointer;
+// A checked call that frees a known allocation. Sets *ends if the runtime's function is not to be called.
+static hip_error check_free(struct drv_allocation a, uint64_t address, const char *call, int is_host, uint64_t site, int *ends) {
   *ends = 0;
-  if (!pointer) return HIP_SUCCESS;
-  int is_known = drv_allocation_at(address, &a) && !a.is_freed && a.address == address;
-  if (!is_known || a.kind == RPL_REGISTERED_MEMORY) {
-    *ends = report_bad_free(address, call, site);
+  if (a.is_freed || a.address != address || a.kind == RPL_REGISTERED_MEMORY) {
+    *ends = report_bad_free(&a, address, call, site);
     return HIP_INVALID_VALUE;
   }
   if (is_host != (a.kind == RPL_HOST_MEMORY))
@@ -204,9 +201,11 @@ static hip_error check_free(void *pointer, const char *call, int is_host, uint64
 #define DEFINE_FREE(name, is_host)                                                                                             \
   HIP(name, (void *pointer)) {                                                                                                 \
     FORWARD_UNLESS_CHECKED(name, pointer);                                                                                     \
-    int ends;                                                                                                                  \
-    hip_error error = check_free(pointer, #name, is_host, SITE, &ends);                                                        \
+    struct drv_allocation a;                                                                                                   \
+    int ends = 0, is_known = pointer && drv_allocation_at((uint64_t)pointer, &a);                                              \
+    hip_error error = is_known ? check_free(a, (uint64_t)pointer, #name, is_host, SITE, &ends) : HIP_SUCCESS;                  \
     if (!ends) error = REAL(name)(pointer);                                                                                    \
+    if (pointer && !is_known) freed_unknown(error, (uint64_t)pointer, #name, SITE);                                            \
     release_quarantine(0);                                                                                                     \
     drv_hip_leave();                                                                                                           \
     return error;                                                                                                              \
@@ -224,8 +223,11 @@ HIP(hipFreeAsync, (void *pointer, hip_stream stream)) {
   struct drv_allocation a;
   if (!pointer || drv_hip_is_capturing(stream)) {
     error = REAL(hipFreeAsync)(pointer, stream);
-  } else if (!drv_allocation_at((uint64_t)pointer, &a) || a.is_freed || a.address != (uint64_t)pointer) {
-    if (!report_bad_free((uint64_t)pointer, "hipFreeAsync", SITE)) error = REAL(hipFreeAsync)(pointer, stream);
+  } else if (!drv_allocation_at((uint64_t)pointer, &a)) {
+    error = REAL(hipFreeAsync)(pointer, stream);
+    freed_unknown(error, (uint64_t)pointer, "hipFreeAsync", SITE);
+  } else if (a.is_freed || a.address != (uint64_t)pointer) {
+    if (!report_bad_free(&a, (uint64_t)pointer, "hipFreeAsync", SITE)) error = REAL(hipFreeAsync)(pointer, stream);
   } else {
     struct drv_op *op = drv_order_add(stream, drv_hip_device(), SITE, "hipFreeAsync");
     drv_order_accesses(op, &(struct drv_extent){a.address, a.bytes, 1, 0, 1}, 1);

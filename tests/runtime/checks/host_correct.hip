@@ -244,6 +244,25 @@ static void callbacks() {
   HIP(hipFree(p));
 }
 
+// Memory that a graph allocates and the stream frees later.
+static void memory_of_a_graph() {
+  hipStream_t a = stream();
+  int *p = nullptr;
+  hipGraph_t graph;
+  hipGraphExec_t ready;
+  HIP(hipStreamBeginCapture(a, hipStreamCaptureModeGlobal));
+  HIP(hipMallocAsync(reinterpret_cast<void **>(&p), N * sizeof(int), a));
+  HIP(hipMemsetAsync(p, 0, N * sizeof(int), a));
+  HIP(hipStreamEndCapture(a, &graph));
+  HIP(hipGraphInstantiate(&ready, graph, nullptr, nullptr, 0));
+  HIP(hipGraphLaunch(ready, a));
+  HIP(hipFreeAsync(p, a));
+  HIP(hipStreamSynchronize(a));
+  HIP(hipGraphExecDestroy(ready));
+  HIP(hipGraphDestroy(graph));
+  HIP(hipStreamDestroy(a));
+}
+
 static void graphs() {
   int *p = device(), *q = device();
   hipStream_t a = stream(), b = stream();
@@ -390,7 +409,7 @@ int main(int argc, char **argv) {
       CASE(events_between_streams), CASE(flag_between_streams), CASE(flag_in_device_memory), CASE(host_polls), CASE(double_buffering),
       CASE(pool_reuse), CASE(freed_and_used_again), CASE(parts_in_two_streams), CASE(columns_in_two_streams), CASE(null_stream_order),
       CASE(callbacks), CASE(graphs), CASE(in_order_reuse), CASE(shared_counter), CASE(shared_input), CASE(threads), CASE(any_direction),
-      CASE(halves_of_a_cuboid)};
+      CASE(halves_of_a_cuboid), CASE(memory_of_a_graph)};
   for (auto &c : cases) {
     bool chosen = argc == 1;
     for (int k = 1; k < argc; k++) chosen |= c.first == argv[k];

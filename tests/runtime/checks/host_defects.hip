@@ -172,6 +172,37 @@ static void cuboid_filled_past_end() {
   (void)hipFree(p.ptr);
 }
 
+static void rectangle_past_end() {
+  int *p = device();
+  std::vector<int> host(N);
+  hip_Memcpy2D copy = {};
+  copy.srcMemoryType = hipMemoryTypeHost;
+  copy.srcHost = host.data();
+  copy.dstMemoryType = hipMemoryTypeDevice;
+  copy.dstDevice = p;
+  copy.dstY = 1;
+  copy.srcPitch = copy.dstPitch = copy.WidthInBytes = 256;
+  copy.Height = N * sizeof(int) / 256;
+  if (hipMemcpyParam2D(&copy) != hipSuccess) printf("copied nothing\n");  // rectangle_past_end
+  (void)hipFree(p);
+}
+
+static void cuboid_read_past_end() {
+  int *p = device();
+  std::vector<int> host(N + 64);
+  HIP_MEMCPY3D copy = {};
+  copy.srcMemoryType = hipMemoryTypeDevice;
+  copy.srcDevice = p;
+  copy.dstMemoryType = hipMemoryTypeHost;
+  copy.dstHost = host.data();
+  copy.srcPitch = copy.dstPitch = copy.WidthInBytes = 256;
+  copy.srcHeight = copy.dstHeight = copy.Height = N * sizeof(int) / 512;
+  copy.Depth = 2;
+  copy.srcXInBytes = 4;
+  if (hipDrvMemcpy3D(&copy) != hipSuccess) printf("copied nothing\n");  // cuboid_read_past_end
+  (void)hipFree(p);
+}
+
 static void cuboid_leak() {
   hipPitchedPtr kept;
   (void)hipMalloc3D(&kept, make_hipExtent(64, 4, 2));  // cuboid_leak
@@ -290,7 +321,8 @@ int main(int argc, char **argv) {
       CASE(use_after_free), CASE(copy_after_free), CASE(double_free), CASE(inner_free), CASE(foreign_free), CASE(copy_past_end),
       CASE(fill_past_end), CASE(symbol_past_end), CASE(wrong_direction), CASE(bad_geometry), CASE(empty_grid), CASE(empty_block),
       CASE(too_much_lds), CASE(beyond_launch_bounds), CASE(too_many_work_items), CASE(too_large_to_cooperate), CASE(cuboid_past_end),
-      CASE(cuboid_filled_past_end), CASE(cuboid_leak), CASE(pool_past_end), CASE(unseen_failure), CASE(leak),
+      CASE(cuboid_filled_past_end), CASE(cuboid_leak), CASE(rectangle_past_end),
+      CASE(cuboid_read_past_end), CASE(pool_past_end), CASE(unseen_failure), CASE(leak),
       CASE(host_leak), CASE(stream_leak), CASE(event_leak), CASE(destroyed_stream), CASE(destroyed_event), CASE(two_streams),
       CASE(forgotten_wait), CASE(copy_races), CASE(fill_races), CASE(two_copies)};
   for (int k = 1; k < argc; k++) cases.at(argv[k])();
