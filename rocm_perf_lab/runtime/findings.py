@@ -184,7 +184,8 @@ def _completed(
     if kernel is None:
         return finding, (recorded.kind, message, lines[0])
     if not recorded.detail:
-        return replace(finding, kernel=kernel.facts.name), (recorded.kind, message, kernel.facts.name, lines[0])
+        source = _kernel_line(kernel) if recorded.check == "races" else None
+        return replace(finding, kernel=kernel.facts.name, source=source), (recorded.kind, message, kernel.facts.name, lines[0])
     text = _device_text(recorded, message, kernel)
     places = frozenset((text.source or text.instruction, text.other_source))
     freed = tuple(lines[1:]) if recorded.kind == "use_after_free" else ()  # a defect of the host, which may be in several places
@@ -192,6 +193,16 @@ def _completed(
         replace(finding, message=text.message, kernel=kernel.facts.name, source=text.source, instruction=text.instruction),
         (_SAME_DEFECT.get(recorded.kind, recorded.kind), kernel.facts.name, places, freed),
     )
+
+
+def _kernel_line(kernel: ServedKernel) -> str | None:
+    """Return the line at which a kernel begins."""
+    from rocm_perf_lab.runtime.translation_jobs import decoded, source_lines_of
+
+    described, program = decoded(kernel.image, kernel.architecture, kernel.facts.unsupported)
+    known = source_lines_of(described)
+    found = map(known, (one.address for one in program.instructions)) if known is not None else iter(())
+    return next((_shortened(line) for line in found if line is not None), None)
 
 
 def _device_text(recorded: RecordedFinding, place: str, kernel: ServedKernel) -> DeviceText:

@@ -71,6 +71,10 @@ def test_each_mistake_of_the_host_is_found_at_its_line(rocm_programs: RocmProgra
     assert not missed, texts
     assert len(findings) == len(DEFECTS), texts
     assert process.returncode == 1
+    races = [finding for finding in findings if finding["kind"] == "stream_race"]
+    later_calls = {int(finding["call_site"].rpartition(":")[2]) for finding in races}
+    assert later_calls == {lines[name] for name, kind in DEFECTS.items() if kind == "stream_race"}
+    assert all(re.search(r"host_defects\.hip:\d+$", finding["source"]) for finding in races if finding["kernel"])
 
 
 def test_correct_programs_have_no_finding_and_keep_their_results(rocm_programs: RocmPrograms) -> None:

@@ -87,9 +87,11 @@ static void arrive(struct stream *s) {
 }
 
 struct drv_op *drv_order_add(hip_stream handle, int device, uint64_t site, const char *what) {
+  static uint64_t calls;
   struct drv_op *op = is_on() ? calloc(1, sizeof *op) : NULL;
   if (!op) return NULL;
   pthread_mutex_lock(&lock);
+  op->call = ++calls;
   struct stream *s = stream_of(handle, device);
   arrive(s);
   op->stream = (uint32_t)(s - streams);

@@ -13,6 +13,7 @@ struct drv_clock { uint32_t at[RPL_CLOCK_STREAMS]; };
 struct drv_op {
   atomic_int users;
   uint32_t stream, number;        // happens before what has at least `number` in its clock for the stream
+  uint64_t call;                  // number of the call of the host, in the order of all
   uint64_t site;
   const char *what;               // for the user: "the copy"
   struct drv_clock clock;

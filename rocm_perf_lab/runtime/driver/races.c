@@ -169,6 +169,8 @@ static void compare(const struct kept *a, const struct kept *b, struct conflict 
 
 static const char *verb(int writes) { return writes ? "writes" : "reads"; }
 
+static const char *began(const struct kept *k) { return k->kernel ? "launched" : "called"; }
+
 static const char *verb_of(const struct drv_op *op, int writes) {
   if (!strcmp(op->what, "hipMallocAsync")) return "allocates";
   return strcmp(op->what, "hipFreeAsync") ? verb(writes) : "frees";
@@ -182,13 +184,25 @@ static void report(const struct kept *a, const struct kept *b, const struct conf
   else snprintf(name, sizeof name, "%s", b->op.what);
   const char *self = a->kernel ? "the kernel" : a->op.what;
   int is_graph = is_in_same_graph(&a->op, &b->op);
-  int length = snprintf(text, sizeof text, "%s launched at {0} %s %llu bytes that %s, %s, %s%s, and neither %s the other", self,
-                        verb_of(&a->op, c->first_writes), (unsigned long long)c->bytes, name, is_graph ? "in the same graph" : "launched at {1}",
-                        verb_of(&b->op, c->second_writes), is_known ? " (memory allocated at {2})" : "", is_graph ? "depends on" : "waits for");
+  char place[TEXT_BYTES / 16] = "in the same graph";
+  if (!is_graph) snprintf(place, sizeof place, "%s at {1}", began(b));
+  int length = snprintf(text, sizeof text, "%s %s at {0} %s %llu bytes that %s, %s, %s%s, and neither %s the other", self, began(a),
+                        verb_of(&a->op, c->first_writes), (unsigned long long)c->bytes, name, place, verb_of(&b->op, c->second_writes),
+                        is_known ? " (memory allocated at {2})" : "", is_graph ? "depends on" : "waits for");
   if (length < 0) return;
   struct drv_finding f = {.check = RPL_ON_RACES, .kind = "stream_race", .message = text, .sites = {a->op.site, b->op.site, allocation.site},
                           .kernel = a->kernel, .key = b->op.site ^ (uint64_t)b->op.node << 48};
   drv_find(&f);
+}
+
+// Whichever ended first, the finding is about the operation that the host began last.
+static int is_later(const struct drv_op *a, const struct drv_op *b) { return a->call != b->call ? a->call > b->call : a->node > b->node; }
+
+static void report_conflict(const struct kept *a, const struct kept *b) {
+  const struct kept *late = is_later(&a->op, &b->op) ? a : b, *early = late == a ? b : a;
+  struct conflict c = {0};
+  compare(late, early, &c);
+  if (c.bytes) report(late, early, &c);
 }
 
 // ---- operations ----
@@ -206,9 +220,7 @@ static void add(struct kept *k) {
   pthread_mutex_lock(&lock);
   for (const struct kept *other = kept; other && !k->meets_host; other = other->next) {
     if (other->meets_host || is_before(&other->op, &k->op) || is_before(&k->op, &other->op)) continue;
-    struct conflict c = {0};
-    compare(k, other, &c);
-    if (c.bytes) report(k, other, &c);
+    report_conflict(k, other);
   }
   keep(k);
   pthread_mutex_unlock(&lock);
@@ -290,8 +302,8 @@ static void describe_host_race(const struct kept *k, uint64_t address, int write
   drv_allocation_at(address, &a);
   char name[TEXT_BYTES / 4];
   snprintf(name, sizeof name, k->kernel ? "kernel %.200s" : "%.200s", k->kernel ? k->kernel->name : k->op.what);
-  int length = snprintf(text, bytes, "the host %s byte %llu of %llu bytes allocated at {2}, which %s, launched at {1}, %s, without waiting for it",
-                        verb(writes), (unsigned long long)(address - a.address), (unsigned long long)a.bytes, name, verb(is_written));
+  int length = snprintf(text, bytes, "the host %s byte %llu of %llu bytes allocated at {2}, which %s, %s at {1}, %s, without waiting for it",
+                        verb(writes), (unsigned long long)(address - a.address), (unsigned long long)a.bytes, name, began(k), verb(is_written));
   f->sites[1] = length < 0 ? 0 : k->op.site;
   f->sites[2] = a.site;
   f->key = k->op.site;
