@@ -8,9 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,7 @@ import numpy as np
 
 from benchmarks.disk import GIB, MIB, disk_bytes_per_s, flush_files
 from benchmarks.figures import Figure
+from benchmarks.process_memory import PeakMemory
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
 from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _PROGRAM = "small_dispatches"
-_SAMPLE_S = 0.02
 
 
 def rocm_programs() -> RocmPrograms | None:
@@ -112,10 +110,12 @@ def capture_of_memory(programs: RocmPrograms, mebibytes: int, directory: Path | 
         options = ["--root", str(programs.root), "--kernel", "increment", "--output", "capture", "--tracking", "none"]
         command = [str(Path(sys.executable).with_name("rocm-perf")), "replay", "capture", *options]
         command += ["--", str(program), "seconds", "memory", str(mebibytes)]
-        with (work / "log").open("w+") as log, subprocess.Popen(command, cwd=work, stdout=log, stderr=log) as launcher:
-            memory = _PeakMemory(launcher.pid)
+        with (
+            (work / "log").open("w+") as log,
+            subprocess.Popen(command, cwd=work, stdout=log, stderr=log) as launcher,
+            PeakMemory(launcher.pid, "VmHWM") as memory,
+        ):
             launcher.wait()
-        memory.stop()
         if launcher.returncode != 0:
             raise RuntimeError((work / "log").read_text())
         flush_files(work / "capture")
@@ -137,30 +137,3 @@ def capture_of_memory(programs: RocmPrograms, mebibytes: int, directory: Path | 
     yield Figure("rocm_stored", "its size on disk", f"{stored / nbytes:.2f} of the memory")
     yield Figure("rocm_launcher", "largest memory of the launcher", f"{memory.largest / MIB:,.0f} MiB", "< 300 MiB")
     yield Figure("rocm_verify", "verification of the capture", f"{nbytes / verify_s / MIB:,.0f} MiB/s of captured memory")
-
-
-@dataclass
-class _PeakMemory:
-    """Largest resident size of a process without its children, sampled by a thread until the process ends."""
-
-    pid: int
-    largest: int = 0
-
-    def __post_init__(self) -> None:
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop sampling."""
-        self._stopped.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(_SAMPLE_S):
-            try:
-                lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            peak = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
-            self.largest = max(self.largest, peak)
