@@ -67,6 +67,7 @@ def _application_options(command: _Command) -> _Command:
             help="GPU for the application: of this machine, or emulated.",
         ),
         click.option("--target", shell_complete=complete_targets, help="GPU to emulate. Default: mi300x."),
+        click.option("--gpus", type=click.IntRange(1, 16), metavar="N", help="Number of emulated GPUs. Default: 1."),
         click.option(
             "--root",
             type=click.Path(exists=True, file_okay=False),
@@ -428,7 +429,8 @@ def _capture_request(command: tuple[str, ...], options: dict[str, Any]) -> Captu
 def _capture_device(options: dict[str, Any]) -> CaptureDevice:
     from rocm_perf_lab.jobs.replay.application import CaptureDevice
 
-    return CaptureDevice(options["device"], options["target"], Path(options["root"]) if options["root"] else None)
+    root = Path(options["root"]) if options["root"] else None
+    return CaptureDevice(options["device"], options["target"], root, options["gpus"])
 
 
 def _dispatch(text: str) -> tuple[int, str]:

@@ -22,7 +22,8 @@ from typing import IO, TYPE_CHECKING, Literal
 from pydantic import BaseModel
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.replay.capture_work import CaptureWork, sealed_captures
+from rocm_perf_lab.replay.background_machine import BackgroundRun
+from rocm_perf_lab.replay.capture_work import CaptureWork, move_to_free_place, sealed_captures
 from rocm_perf_lab.replay.tool_build import build_sdk_loader, build_tool
 
 if TYPE_CHECKING:
@@ -223,7 +224,9 @@ def run_with_tool(
         if machine is None:
             end = _run(request, variables, stdout, work, watch)
         else:
-            end = _run_emulated(request, machine, variables, [tool.parent, name.parent, work.path], watch)
+            added = {name: value for name, value in variables.items() if os.environ.get(name) != value}
+            run = _MachineRun(machine, request, added, (tool.parent, name.parent, work.path))
+            end = run.detachable(work, watch) if request.when_captured == "detach" else run.attached(watch)
     watch()
     return end
 
@@ -277,12 +280,6 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
             "no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]"
         )
     in_root = machine is not None and machine.root is not None
-    if machine is not None and request.when_captured == "detach":
-        raise ApplicationCaptureError(
-            "the emulated GPU ends with this command, and with it the application",
-            where="--detach",
-            hint="Use --stop-after-capture.",
-        )
     if not in_root and shutil.which(request.command[0]) is None:
         raise ApplicationCaptureError(
             f"{request.command[0]!r} is not an executable program",
@@ -331,8 +328,7 @@ def _run(
     application = subprocess.Popen(request.command, env=environment, stdout=stdout, start_new_session=True)
     detached = False
     try:
-        if request.when_captured != "detach":
-            work.kills(application.pid)
+        work.kills(application.pid)
         limit = request.application_timeout_s
         deadline = None if limit is None else time.monotonic() + limit
         while True:
@@ -360,12 +356,37 @@ def _stopped(application: subprocess.Popen[bytes]) -> int:
     return application.wait()
 
 
-def _run_emulated(
-    request: CaptureRequest, machine: EmulatedMachine, environment: Mapping[str, str], shared: list[Path], watch: _Watch
-) -> ApplicationRunEnd:
-    added = {name: value for name, value in environment.items() if os.environ.get(name) != value}
-    exit_code = machine.run(request.command, added, shared, request.application_timeout_s, watch)
-    return ApplicationRunEnd(exit_code, timed_out=exit_code is None, stopped=request.when_captured == "stop")
+@dataclass(frozen=True)
+class _MachineRun:
+    """Run of an application on an emulated machine; `added` are variables besides those of this process."""
+
+    machine: EmulatedMachine
+    request: CaptureRequest
+    added: Mapping[str, str]
+    shared: tuple[Path, ...]
+
+    def attached(self, watch: _Watch) -> ApplicationRunEnd:
+        """Run the application until it ends, or until it is stopped."""
+        request = self.request
+        exit_code = self.machine.run(request.command, self.added, self.shared, request.application_timeout_s, watch)
+        return ApplicationRunEnd(exit_code, timed_out=exit_code is None, stopped=request.when_captured == "stop")
+
+    def detachable(self, work: CaptureWork, watch: _Watch) -> ApplicationRunEnd:
+        """Run the application until it ends, or until the last capture, after which it continues."""
+        request = self.request
+        run = BackgroundRun.start(self.machine, request.command, self.added, self.shared, request.application_timeout_s)
+        detached = False
+        try:
+            work.kills(run.process.pid, is_group=False)
+            while not run.has_ended(_POLL_S):
+                if watch():
+                    detached = True
+                    return ApplicationRunEnd(None)
+        finally:
+            if not detached:
+                run.end()
+        exit_code = run.exit_code()
+        return ApplicationRunEnd(exit_code, timed_out=exit_code is None)
 
 
 def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd, wall_s: float) -> CaptureOutcome:
@@ -374,20 +395,23 @@ def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd
     if sealed:
         missing = tuple(_missing(request, report))
         moved = work.settle()
+        output = moved[0].parent if request.others or sealed > 1 else moved[0]
         more = []
         if sealed > 1 and not request.others:
-            more.append(f"{sealed} processes captured a matching dispatch: {request.output} is a directory of captures")
+            more.append(f"{sealed} processes captured a matching dispatch: {output} is a directory of captures")
         if end.timed_out or (end.exit_code and not end.stopped):
             more.append(f"the application {end.text(request)}; the capture is complete")
+        if output.resolve() != request.output.resolve():
+            more.append(f"another capture has taken the name {request.output}: the output is {output}")
         warnings = (*report.warnings, *more)
-        return CaptureOutcome(request.output, end.exit_code, wall_s, report.kernels, warnings, tuple(moved), missing)
+        return CaptureOutcome(output, end.exit_code, wall_s, report.kernels, warnings, tuple(moved), missing)
     incomplete = sorted(work.path.glob("capture-*"))
     if incomplete:
-        incomplete[0].rename(request.output)
+        output = move_to_free_place(incomplete[0], request.output)
         raise ApplicationCaptureError(
             f"the capture is incomplete: {report.errors[0] if report.errors else end.text(request)}",
-            where=f"{request.output} has no manifest.json",
-            hint=f"Remove the directory (rm -r {request.output}) and capture again.",
+            where=f"{output} has no manifest.json",
+            hint=f"Remove the directory (rm -r {output}) and capture again.",
         )
     raise no_result(request, work.path, end)
 

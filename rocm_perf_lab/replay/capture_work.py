@@ -7,6 +7,8 @@ the launcher itself, by the guard process if the launcher was killed, else (the 
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import re
@@ -27,7 +29,7 @@ from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.replay.packing import pack_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
 _MANIFEST = "manifest.json"
@@ -47,22 +49,47 @@ def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
     Args:
         work: The work directory.
         output: Becomes the capture; with `several`, or if several processes captured a dispatch, a directory of captures named by
-            kernel and dispatch, and by rank or process if there are several processes.
+            kernel and dispatch, and by rank or process if there are several processes. Gets a number if the name is taken: by
+            another capture that ended meanwhile.
+        several: Several captures are made.
     """
-    moved: list[Path] = []
     sealed = sealed_captures(work)
-    names = dict(zip(sealed, _names(sealed), strict=True)) if several or len(sealed) > 1 else {}
-    for directory in sealed:
-        if not several and len(sealed) == 1:
-            _packed(directory, output.parent).rename(output)
-            moved.append(output)
-            continue
-        output.mkdir(mode=0o700, exist_ok=True)
-        place = _free_place(output / names[directory])
-        _packed(directory, output).rename(place)
-        moved.append(place)
+    moved: list[Path] = []
+    if several or len(sealed) > 1:
+        output = _new_directory(output) if sealed else output
+        for directory, name in zip(sealed, _names(sealed), strict=True):
+            moved.append(move_to_free_place(_packed(directory, output), output / name))
+    else:
+        moved.extend(move_to_free_place(_packed(directory, output.parent), output) for directory in sealed)
     shutil.rmtree(work, ignore_errors=True)
     return moved
+
+
+def move_to_free_place(directory: Path, wanted: Path) -> Path:
+    """Move a directory to a place, or to this name with a number if the place is taken; return its new path."""
+    for place in _places(wanted):
+        try:
+            return directory.rename(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+    raise AssertionError
+
+
+def _new_directory(wanted: Path) -> Path:
+    for place in _places(wanted):
+        with suppress(FileExistsError):
+            place.mkdir(mode=0o700)
+            return place
+    raise AssertionError
+
+
+def _places(wanted: Path) -> Iterator[Path]:
+    """Yield a path, and then the path with a number, without those that exist; another process may create them meanwhile."""
+    for number in itertools.count():
+        place = wanted.with_name(f"{wanted.name}-{number}") if number else wanted
+        if not os.path.lexists(place):
+            yield place
 
 
 def _packed(directory: Path, near: Path) -> Path:
@@ -92,15 +119,6 @@ def _names(captures: list[Path]) -> list[str]:
 
 def _rank(variables: Mapping[str, str]) -> str | None:
     return next((variables[name] for name in _RANKS if variables.get(name, "").isdecimal()), None)
-
-
-def _free_place(place: Path) -> Path:
-    """Return the place, or with a number if it is taken: names of kernels are shortened."""
-    found, number = place, 1
-    while found.exists():
-        found = place.with_name(f"{place.name}-{number}")
-        number += 1
-    return found
 
 
 class CaptureWork:
@@ -138,10 +156,10 @@ class CaptureWork:
             self._guard.wait()
         self._entry.unlink(missing_ok=True)
 
-    def kills(self, process_group: int) -> None:
-        """Let the guard kill a process group if this process is killed."""
+    def kills(self, process: int, *, is_group: bool = True) -> None:
+        """Let the guard kill a process group, or one process, if this process is killed."""
         if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.write(f"{process_group}\n".encode())
+            self._guard.stdin.write(f"{'group' if is_group else 'process'} {process}\n".encode())
             self._guard.stdin.flush()
 
     def settle(self) -> list[Path]:
@@ -159,9 +177,8 @@ class CaptureLeftover:
     entry: Path
 
     def remove(self) -> list[Path]:
-        """Remove the directory; return sealed captures, which are moved to the output if nothing is there."""
-        moved = [] if self.output.exists() else settle(self.work, self.output, several=self.several)
-        shutil.rmtree(self.work, ignore_errors=True)
+        """Remove the directory; return sealed captures, which are moved to the output, or next to it if the name is taken."""
+        moved = settle(self.work, self.output, several=self.several)
         self.entry.unlink(missing_ok=True)
         return moved
 

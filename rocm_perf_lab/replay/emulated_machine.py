@@ -1,4 +1,4 @@
-"""Emulated GPU on which an application runs while one of its dispatches is captured, with AMD's HIP runtime or another one."""
+"""Emulated GPUs on which an application runs while dispatches are captured, with AMD's HIP runtime or another one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EmulatedMachine:
-    """Machine with one emulated GPU.
+    """Machine with emulated GPUs of one kind.
 
     Args:
-        target: The GPU.
+        target: The kind of GPU.
         root: Directory tree with ROCm that becomes the application's root directory; None for the ROCm of this machine.
         runtime_variables: Environment variables with which the application finds its HIP runtime.
+        gpus: Number of GPUs.
     """
 
     target: Target
     root: Path | None = None
     runtime_variables: Mapping[str, str] = field(default_factory=dict)
+    gpus: int = 1
 
     def run(
         self,
@@ -57,7 +59,7 @@ class EmulatedMachine:
         """
         run = ApplicationRun(
             command,
-            emulated_gpus(self.target, 1),
+            emulated_gpus(self.target, self.gpus),
             DriverOptions(len(os.sched_getaffinity(0))),
             self.root,
             timeout_s=math.inf if timeout_s is None else timeout_s,

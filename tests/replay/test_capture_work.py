@@ -86,6 +86,20 @@ def test_captures_of_one_process_are_named_by_kernel_and_dispatch(tmp_path: Path
     assert [path.name for path in settle(work, tmp_path / "output", several=True)] == ["_Z5scalePfi-3"]
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_captures_that_end_at_once_with_one_output_are_both_kept(tmp_path: Path, several: bool) -> None:
+    moved = []
+    for number in range(2):
+        work = tmp_path / f"work{number}"
+        work.mkdir()
+        put_capture(work, "capture-1-0")
+        moved += settle(work, tmp_path / "output", several=several)
+        assert not work.exists()
+
+    assert [path.relative_to(tmp_path).parts[0] for path in moved] == ["output", "output-1"]
+    assert all((path / "manifest.json").exists() for path in moved)
+
+
 def test_an_interrupted_launcher_keeps_the_sealed_capture(tmp_path: Path) -> None:
     def interrupted() -> None:
         with CaptureWork(tmp_path / "output", several=False) as work:

@@ -29,11 +29,15 @@ _SHOWN_SHAPES = 3
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """Device on which a captured application runs: `rocm`, `emulator` or `auto`; `target` is the emulated GPU."""
+    """Device on which a captured application runs: `rocm`, `emulator` or `auto`.
+
+    `target` and `gpus` are the kind and number of emulated GPUs.
+    """
 
     device: str = "auto"
     target: str | None = None
     root: Path | None = None
+    gpus: int | None = None
 
     def machine(self, command: tuple[str, ...]) -> EmulatedMachine | None:
         """Return the emulated machine for an application; None for the GPU of this machine.
@@ -47,12 +51,13 @@ class CaptureDevice:
         from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
 
         if chosen_device(self.device, self.root) == "rocm":
-            if self.root is not None:
-                raise LabError("--root needs the emulated GPU", where="--root", hint="add --device emulator")
+            for option, value in (("--root", self.root), ("--gpus", self.gpus)):
+                if value is not None:
+                    raise LabError(f"{option} needs the emulated GPU", where=option, hint="add --device emulator")
             return None
         target = load_target(self.target or DEFAULT_TARGET)
         launch = prepare_launch(command, target, "auto", self.root)
-        return EmulatedMachine(target, launch.root, launch.variables)
+        return EmulatedMachine(target, launch.root, launch.variables, self.gpus or 1)
 
 
 def run_capture(
@@ -79,7 +84,8 @@ def run_capture(
 
     machine = where.machine(request.command)
     if machine is not None:
-        console.print(f"[bold]device[/]  emulated {escape(machine.target.product_name)}")
+        number = f"{machine.gpus} x " if machine.gpus > 1 else ""
+        console.print(f"[bold]device[/]  emulated {number}{escape(machine.target.product_name)}")
     progress = _CaptureProgress(console, len(request.wanted))
     try:
         with child_output_to_stderr() if as_json else nullcontext():
