@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _SHOWN_KERNELS = 20
 _PREFIX = "ROCM_PERF_LAB_CAPTURE_"
 _POLL_S = 0.1
+_REPORT_BYTES = 1 << 16
+"""Space that the reports of the tool need."""
 _END_GRACE_S = 5.0
 """Time for the application to end after SIGTERM."""
 
@@ -445,6 +447,12 @@ def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Ap
     if request.lists:
         found = "ended before a dispatch was timed" if end.was_killed else "dispatched no kernel"
         return ApplicationCaptureError(f"the application, which {end.text(request)}, {found}", where=" ".join(request.command))
+    if not report.kernels and shutil.disk_usage(work).free < _REPORT_BYTES:
+        return ApplicationCaptureError(
+            "the capture tool could not write its report: the disk is full",
+            where=str(request.output.absolute().parent),
+            hint="Free some space, or choose another directory with --output.",
+        )
     if report.errors:
         return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
     ended = f"; the application {end.text(request)}" if end.exit_code != 0 else ""

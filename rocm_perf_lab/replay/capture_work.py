@@ -127,12 +127,22 @@ class CaptureWork:
     Args:
         output: Output of the capture; the directory is created next to it.
         several: Several captures are made.
+
+    Raises:
+        LabError: The directory cannot be created.
     """
 
     def __init__(self, output: Path, *, several: bool) -> None:
         self._output, self._several = output, several
-        output.parent.mkdir(parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix=f".{output.name}.capturing-", dir=output.parent)).resolve()
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            self.path = Path(tempfile.mkdtemp(prefix=f".{output.name}.capturing-", dir=output.parent)).resolve()
+        except OSError as error:
+            raise LabError(
+                f"the output cannot be created: {error.strerror}",
+                where=str(error.filename or output),
+                hint="Choose another directory with --output.",
+            ) from error
         self._entry = _entries() / f"{os.getpid()}-{self.path.name.rpartition('-')[2]}.json"
         self._guard: subprocess.Popen[bytes] | None = None
         entry = {"work": str(self.path), "output": str(output.resolve()), "several": several, "pid": os.getpid()}

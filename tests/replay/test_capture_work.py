@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.capture_work import CaptureWork, leftovers, settle
 
 LAUNCHER = """
 import sys, time
 from pathlib import Path
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.capture_work import CaptureWork
 with CaptureWork(Path(sys.argv[1]), several=False) as work:
     print(work.path, flush=True)
@@ -147,3 +149,12 @@ def test_doctor_lists_and_removes_what_a_crash_of_the_machine_left(tmp_path: Pat
     assert f"removed  {work}" in removed.stdout
     assert not work.exists()
     assert (tmp_path / "output" / "manifest.json").exists()
+
+
+def test_an_output_that_cannot_be_created_is_an_error_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(LabError, match="the output cannot be created: ") as failure:
+        CaptureWork(tmp_path / "file" / "output", several=False)
+
+    assert failure.value.where == str(tmp_path / "file")
