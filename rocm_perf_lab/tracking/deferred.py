@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 RECORD, FAILURE = "tracking.json", "tracking_error.txt"
 FOREGROUND = "ROCM_PERF_LAB_TRACKING"
 """Environment variable; `foreground` logs before the command ends."""
-_LOWEST_PRIORITY = 19
+_LOW_PRIORITY = 5
+"""Of the process that logs: others wait for it, so that it must not starve on a busy machine."""
 
 
 class DeferredTracker(SelfClosingTracker):
@@ -143,8 +144,8 @@ def log_record(directory: Path) -> None:
 
 
 def main(directory: Path) -> int:
-    """Log one run at the lowest priority; return 1 if that fails."""
-    os.nice(_LOWEST_PRIORITY)
+    """Log one run at a low priority; return 1 if that fails."""
+    os.nice(_LOW_PRIORITY)
     try:
         log_record(directory)
     except (LabError, OSError) as error:

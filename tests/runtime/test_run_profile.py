@@ -49,6 +49,9 @@ def test_a_program_keeps_its_output_and_has_exact_counters_of_selected_dispatche
     done = _profiled(everything)
     assert (done.returncode, done.stdout) == (7, "last 64\n")
     assert "launch overhead" in done.stderr
+    assert "7 dispatches of 2 kernels" in done.stderr
+    assert "the time between dispatches is not emulated" in done.stderr
+    assert "idle" not in done.stderr
     trace = read_databases(sorted((everything / ".rocpd_profile").rglob("*_results.db")))
     assert [trace.kernels[k].name.partition("(")[0] for k in trace.dispatches.kernel.tolist()] == ["fill", *["twice"] * 6]
     assert trace.counters["SQ_WAVES"].value.tolist() == [WAVES] * 7

@@ -11,14 +11,39 @@ from rocm_perf_lab.jobs.show_ledger import UNKNOWN, duration_text, labelled
 from rocm_perf_lab.toolchain.kernel_names import short_name, short_names
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rocm_perf_lab.analysis.application import ApplicationOverview, KernelUse, WorkGroup
     from rocm_perf_lab.analysis.peer_waits import PeerWaits
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
 
+_NARROWEST, _WIDEST = 80, 120
 _ROWS = 8
 _PATH_KERNELS = 3
 _COLUMNS = (("calls", 9), ("total", 9), ("median", 9), ("share", 7), ("exposed", 8))
 _MARK = 2
 _LEAST_NAME = 12
+
+
+def screen_width(console: Console) -> int:
+    """Return the columns that screens use of a terminal."""
+    return max(_NARROWEST, min(console.width, _WIDEST))
+
+
+def show_overview(console: Console, found: KernelAnalysis) -> None:
+    """Print the application that a kernel was launched by."""
+    if console.quiet:
+        return
+    profile, target = found.profile, found.profile.target
+    lines = overview_lines(
+        found.overview,
+        chosen=profile.kernel.mangled_name,
+        gpu=f"{target.product_name} ({target.architecture})",
+        time_kind=found.time_kind,
+        width=screen_width(console),
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def overview_lines(
@@ -38,7 +63,7 @@ def overview_lines(
         *_gpus(overview, gpu, time_kind, width),
         *_kernels(overview, chosen, width, verbose),
         *_exchange(overview, width),
-        *_path(overview, width),
+        *_path(overview, time_kind, width),
     ]
 
 
@@ -56,6 +81,9 @@ def _gpus(overview: ApplicationOverview, gpu: str, time_kind: str, width: int) -
 def _use(overview: ApplicationOverview, time_kind: str) -> str:
     if overview.wall_ns is None or overview.idle_share is None:
         return "the recording has no times"
+    if time_kind == "emulated":
+        busy = sum(gpu.busy_ns for gpu in overview.gpus)
+        return f"busy for {duration_text(busy)} emulated; the time between dispatches is not emulated"
     parts = [f"{duration_text(overview.wall_ns)} {time_kind}: idle {overview.idle_share:.0%}"]
     if len(overview.gpus) > 1:
         idle = [1 - gpu.busy_ns / overview.wall_ns for gpu in overview.gpus if gpu.busy_ns]
@@ -138,12 +166,13 @@ def _group(label: str, group: WorkGroup | None, what: str, width: int) -> list[T
     return labelled(label, f"{text} ({duration_text(group.exposed_ns)})", width)
 
 
-def _path(overview: ApplicationOverview, width: int) -> list[Text]:
+def _path(overview: ApplicationOverview, time_kind: str, width: int) -> list[Text]:
     if not overview.kernels:
         return []
     if overview.critical_path_ns is None or overview.wall_ns is None:
         return labelled("path", "critical path unknown: the recording has no times", width)
-    text = f"critical path {duration_text(overview.critical_path_ns)} of {duration_text(overview.wall_ns)}: "
+    whole = "" if time_kind == "emulated" else f" of {duration_text(overview.wall_ns)}"
+    text = f"critical path {duration_text(overview.critical_path_ns)}{whole}: "
     kernels = sorted(overview.kernels, key=lambda kernel: -kernel.critical_share)[:_PATH_KERNELS]
     for number, kernel in enumerate(kernels):
         share = f" {kernel.critical_share:.0%}"

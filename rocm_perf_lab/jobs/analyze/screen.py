@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from rocm_perf_lab.analysis.sample_account import sampled_kernel
-from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines
+from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines, screen_width
 from rocm_perf_lab.jobs.show_ledger import duration_text, labelled, ledger_lines
 from rocm_perf_lab.toolchain.kernel_names import short_name
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
-_NARROWEST, _WIDEST = 80, 120
+_NARROWEST = 80
 _NOTES = 3
 _NAME_LINES = 2
 _BROKEN_EARLY = 16
@@ -37,8 +37,7 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
     """Print the screen, readable from 80 columns; `verbose` prints everything that it abbreviates, and the thread trace."""
     if console.quiet:
         return
-    width = max(_NARROWEST, min(console.width, _WIDEST))
-    for line in recording_lines(found, width=width, verbose=verbose):
+    for line in recording_lines(found, width=screen_width(console), verbose=verbose):
         console.print(line, soft_wrap=True)
     if verbose and found.thread_trace is not None:
         from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace

@@ -28,10 +28,12 @@ def report_profile(lab: Lab, command: tuple[str, ...], found: KernelAnalysis) ->
 
 def record_profile(lab: Lab, command: tuple[str, ...], found: KernelAnalysis, tracker: RunTracker) -> None:
     """Print, plot and log the analysis."""
+    from rocm_perf_lab.jobs.analyze.overview_screen import show_overview
     from rocm_perf_lab.jobs.records import analysis_params, profile_metrics
     from rocm_perf_lab.jobs.show import show_profile
     from rocm_perf_lab.report.page import write_report
 
+    show_overview(lab.console, found)
     show_profile(lab.console, found, found.time_kind, f"profile of {shlex.join(command)[:60]}")
     page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
     tracker.set_tags({"job": lab.job_name, "command": shlex.join(command), "time_kind": found.time_kind})
