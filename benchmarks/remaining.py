@@ -2,7 +2,8 @@
 
 Landscapes of which every time is known are searched. After several numbers of evaluations the search states the probability that
 a configuration faster by 1, 2, 5, 10 or 20 % is left, which is compared with the truth. Statements are grouped by their
-probability; the table gives the mean probability and the observed share of each group.
+probability; the table contains the mean probability and the observed share of each group, with the standard error of their gap:
+statements about one landscape depend on each other, so it is resampled by landscape.
 
 `--fit` fits the calibration to development landscapes: families with even numbers, generated kernels, and the measured
 landscapes of `--data`. Without it the families with odd numbers, which the calibration has not seen, are searched.
@@ -38,6 +39,7 @@ DEVELOPMENT, HELD_OUT = (0, 2, 4, 6), (1, 3, 5)
 """Numbers of the families of each part."""
 SNAPSHOTS = (12, 20, 30, 45, 70, 100, 150, 200)
 EDGES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
+_RESAMPLED = 1000
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,13 @@ def main(arguments: list[str] | None = None) -> None:
         fit(statements, CALIBRATION_FILE)
     document = {"landscapes": [one.name for one in chosen], "seeds": options.seeds, **reliability(statements)}
     title = "probability that something better is left: mean of the statements, and share in which it was"
-    rows = {
-        name: (name, str(group["statements"]), f"{group['stated']:.2f}", f"{group['observed']:.2f}")
-        for name, group in document["groups"].items()
-    }
+    rows = {name: (name, *_cells(group)) for name, group in document["groups"].items()}
     publisher.publish(title, ("stated", "statements", "mean", "observed"), rows, document)
+
+
+def _cells(group: dict[str, Any]) -> tuple[str, str, str]:
+    observed = f"{group['observed']:.2f} ± {group['standard_error']:.2f}"
+    return str(group["statements"]), f"{group['stated']:.2f}", observed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,18 +136,29 @@ def fit(statements: Sequence[Statement], path: Path) -> None:
 
 
 def reliability(statements: Sequence[Statement]) -> dict[str, Any]:
-    """Return statements, mean probability and observed share by groups of probability, and the largest and mean gap."""
-    stated = [(one.outlook.probability(one.margin), one.left) for one in statements]
+    """Return statements, mean probability and observed share by groups of probability, and the mean gap."""
+    stated = [(one.outlook.probability(one.margin), one.left, one.landscape) for one in statements]
     groups = {}
     for low, high in pairwise(EDGES):
-        inside = [(p, left) for p, left in stated if low <= p < high or p == high == 1.0]
+        inside = [one for one in stated if low <= one[0] < high or one[0] == high == 1.0]
         if inside:
-            mean, observed = statistics.mean(p for p, _ in inside), statistics.mean(left for _, left in inside)
-            groups[f"{low:.0%} to {high:.0%}"] = {"statements": len(inside), "stated": mean, "observed": observed}
+            mean, observed = statistics.mean(p for p, _, _ in inside), statistics.mean(left for _, left, _ in inside)
+            error = _standard_error([(left - p, name) for p, left, name in inside])
+            name = f"{low:.0%} to {high:.0%}"
+            groups[name] = {"statements": len(inside), "stated": mean, "observed": observed, "standard_error": error}
     total = len(stated)
-    error = sum(group["statements"] * abs(group["stated"] - group["observed"]) for group in groups.values()) / total
-    brier = statistics.mean((p - left) ** 2 for p, left in stated)
-    return {"groups": groups, "calibration_error": error, "brier": brier, "statements": total}
+    gap = sum(group["statements"] * abs(group["stated"] - group["observed"]) for group in groups.values()) / total
+    brier = statistics.mean((p - left) ** 2 for p, left, _ in stated)
+    return {"groups": groups, "calibration_error": gap, "brier": brier, "statements": total}
+
+
+def _standard_error(values: Sequence[tuple[float, str]]) -> float:
+    """Return the standard error of a mean of values of some landscapes, by resampling landscapes."""
+    names = sorted({name for _, name in values})
+    sums = np.array([sum(value for value, of in values if of == name) for name in names])
+    counts = np.array([sum(of == name for _, of in values) for name in names])
+    drawn = np.random.default_rng(0).integers(len(names), size=(_RESAMPLED, len(names)))
+    return float(np.std(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)))
 
 
 if __name__ == "__main__":

@@ -124,6 +124,12 @@ class WorkerSlots(_ThreadedSlots):
             del self._workers[task.slot]
             return Preempted(str(died)) if died.from_outside and not self._stopped.is_set() else Infeasible(str(died))
 
+    def end(self, task: Task) -> None:
+        """Kill the worker of a running trial; the next trial of the slot has a new one."""
+        worker = self._workers.get(task.slot)
+        if worker is not None:
+            worker.signal()
+
     def _end(self) -> None:
         for worker in list(self._workers.values()):
             worker.kill()
@@ -171,6 +177,11 @@ class WorkerProcess:
         return result
 
     def kill(self) -> None:
+        """Kill the process and those that it started, and wait for its end."""
+        self.signal()
+        self._process.join()
+
+    def signal(self) -> None:
         """Kill the process and those that it started."""
         import signal
 
@@ -178,7 +189,6 @@ class WorkerProcess:
             os.killpg(self._process.pid or 0, signal.SIGKILL)
         except ProcessLookupError:
             self._process.kill()  # it has not created its session yet
-        self._process.join()
 
 
 def _signal(number: int) -> str:

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _LONGEST_REASON = 2000
+_RESOURCES = {
+    "vgpr": "vgpr_per_thread",
+    "agpr": "agpr_per_thread",
+    "sgpr": "sgpr_per_wave",
+    "lds_bytes": "lds_bytes",
+    "scratch_bytes": "scratch_bytes",
+    "vgpr_spills": "vgpr_spills",
+}
+"""Detail of a trial, as in a search without workers -> its key in profile.json."""
 
 
 @dataclass(frozen=True)
@@ -107,4 +116,10 @@ def _details(directory: Path) -> dict[str, Any]:
         profile = json.loads(document.read_text(encoding="utf-8"))
         details |= {name: profile["provenance"][name] for name in ("device", "time_kind", "note")}
         details |= {name: profile["stability"][name] for name in ("runs", "cv")}
+        resources, occupancy = profile.get("resources"), profile.get("occupancy")
+        if resources is not None:
+            known = {name: resources[key] for name, key in _RESOURCES.items()}
+            details |= {name: value for name, value in known.items() if value is not None}
+        if occupancy is not None:
+            details["waves_per_simd"] = occupancy["waves_per_simd"]
     return details

@@ -73,14 +73,14 @@ class ClaimingSampler(BaseSampler):
         """Return a combination of values for trial `number` that no other trial has, and that is not among `refused`.
 
         Raises:
-            SpaceExhausted: Every combination worth measuring is taken.
+            SpaceExhausted: Every combination worth measuring has a trial.
         """
 
     def claim(self, study: Study, trial: Trial) -> None:
         """Choose the configuration of a trial, before its parameters are suggested.
 
         Raises:
-            SpaceExhausted: Every combination worth measuring is taken.
+            SpaceExhausted: Every combination worth measuring has a trial.
         """
         fixed = trial_by_number(study, trial.number).system_attrs.get("fixed_params", {})
         if fixed.keys() >= self._codes.keys():  # enqueued
@@ -125,7 +125,7 @@ class ClaimingSampler(BaseSampler):
         """Return the claimed configuration.
 
         Raises:
-            SpaceExhausted: Every combination worth measuring is taken.
+            SpaceExhausted: Every combination worth measuring has a trial.
         """
         claimed = trial.user_attrs.get(CLAIM)
         if claimed is None:

@@ -99,7 +99,7 @@ class ClassicSearch:
 
     Args:
         space: The search space.
-        seed: Equal seeds and measurements give equal choices.
+        seed: Equal seeds and measurements lead to equal choices.
         seeds: Number of configurations measured before the fit; None: a tenth of the space.
         features: Further inputs of the polynomial, one row per configuration.
         slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.

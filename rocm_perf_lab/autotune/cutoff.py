@@ -17,7 +17,7 @@ class Cutoff:
 
     Args:
         factor: Multiple of the wall-clock time that the best configuration took for its slowest measurement; None never limits.
-        at_least_s: The smallest limit in seconds, since starting a process or the emulator takes time as well.
+        at_least_s: The smallest limit in seconds, since starting a process or the emulator needs time as well.
     """
 
     factor: float | None = 10.0
@@ -28,7 +28,7 @@ class Cutoff:
 
     @property
     def limit_s(self) -> float | None:
-        """Seconds that a measurement may take; None before the first result."""
+        """Seconds that a measurement may last; None before the first result."""
         if self.factor is None or self._best_wall_s is None:
             return None
         return max(self.at_least_s, self.factor * self._best_wall_s)
@@ -46,6 +46,11 @@ class Cutoff:
             yield
         finally:
             self._wall_s = max(self._wall_s, (time.monotonic() - start) / runs)
+
+    def took(self, wall_s: float, runtime_ms: float) -> None:
+        """Add a configuration that ran for `wall_s` seconds elsewhere."""
+        self._wall_s = wall_s
+        self.finished(runtime_ms)
 
     def finished(self, runtime_ms: float | None) -> None:
         """End a configuration with its time, None if it failed; the fastest one decides about the limit."""

@@ -1,7 +1,8 @@
 """Objectives other than time: expressions over the facts of a trial, several at once, and limits.
 
 An expression reads the time (`runtime_ms`), numbers among the trial's details (registers, LDS, occupancy, `compile_s`, printed
-metrics), and parameters. Several objectives are searched by a new random weighting for every trial (Knowles: ParEGO, 2006).
+metrics), parameters, and derived values of the space. Several objectives are searched by a new random weighting for every trial
+(Knowles: ParEGO, 2006).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 RUNTIME = "runtime_ms"
@@ -58,11 +60,13 @@ class Goals:
         goals: The objectives, the first of which selects the best configuration.
         limits: Expressions that hold for valid trials: `vgpr <= 128`.
         constants: Further names, such as parameters of the kernel.
+        space: The search space, whose fixed and derived values expressions may read.
     """
 
     goals: tuple[Goal, ...] = (Goal(RUNTIME),)
     limits: tuple[str, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
+    space: Space | None = None
 
     def __post_init__(self) -> None:
         """Refuse energy, which is not measured.
@@ -81,6 +85,11 @@ class Goals:
         return (*(goal.metric for goal in self.goals), *self.limits)
 
     @property
+    def is_time(self) -> bool:
+        """Whether the time is the only objective, so that there are limits alone."""
+        return self.goals == (Goal(RUNTIME),)
+
+    @property
     def timed_compilation(self) -> bool:
         """Whether an expression reads the compile time."""
         return any(COMPILE in text for text in self.texts)
@@ -90,11 +99,13 @@ class Goals:
 
         Raises:
             GoalError: An expression has no number as its value.
+            ExpressionError: An expression reads an unknown name.
         """
         if trial.runtime_ms is None:
             return None
         numbers = {name: value for name, value in trial.details.items() if isinstance(value, int | float)}
-        names = {**self.constants, **numbers, **trial.parameters, RUNTIME: trial.runtime_ms}
+        parameters = trial.parameters if self.space is None else self.space.complete(trial.parameters)
+        names = {**self.constants, **numbers, **parameters, RUNTIME: trial.runtime_ms}
         if not all(evaluate(text, names, where="autotune.limits") for text in self.limits):
             return None
         found = tuple(evaluate(goal.metric, names, where="autotune.objectives") for goal in self.goals)

@@ -6,7 +6,7 @@ result may have fewer configurations than shapes, the last measurements are thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.multitask_process import MultiTaskProcess
 from rocm_perf_lab.autotune.portfolio import select
+from rocm_perf_lab.autotune.remaining import DRAWS, SPACING, Outlook, WorkloadOutlook
 from rocm_perf_lab.autotune.search import SEEDS, log_expected_improvement
 from rocm_perf_lab.autotune.seeds import Seeds
 from rocm_perf_lab.autotune.shaped_space import features_of
@@ -42,6 +43,8 @@ _SLOWEST = 3.0
 """Logarithm of the slowdown above which differences are ignored."""
 _PROMISING = 24
 """Configurations of each shape that may be selected without a measurement."""
+_DRAWN = 300
+"""Number of configurations of a shape that are drawn together, those most likely to be faster than its best."""
 _PATIENCE = 4
 """Seeds that fail for a shape before the model of failures chooses."""
 
@@ -147,7 +150,42 @@ class MultiTaskSearch:
         means = np.array([truth[levels == task].mean() if (levels == task).any() else 0.0 for task in range(len(best))])
         spread = float(((truth - means[levels]) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
-        return Assessment(self.name, r2, float(np.std(truth - guess)))
+        residual = float(np.std(truth - guess))
+        return Assessment(self.name, r2, residual, outlook=self._outlook(seen, best, residual))
+
+    def _outlook(self, seen: Observations, best: Column, residual: float) -> WorkloadOutlook | None:
+        """Draw the times of each shape's most promising unmeasured configurations; None before every shape has a time."""
+        if not np.isfinite(best).all():
+            return None
+        return WorkloadOutlook(tuple(self._outlook_of(task, seen, residual) for task in range(len(best))))
+
+    def _outlook_of(self, task: int, seen: Observations, residual: float) -> Outlook:
+        free = replace(seen, pending=np.zeros(0, np.int64)).open(len(self._space))
+        own = self._space.tasks[seen.rows] == task
+        measured = seen.times[own]
+        times = np.sort(np.log(measured[np.isfinite(measured)]))
+        rows = self._space.rows_of(task)
+        rows = rows[free[rows]]
+        random = np.random.default_rng([self._seed, 8, task, len(seen.rows)])
+        gains = np.full((4, DRAWS), np.inf)
+        if len(rows):
+            pool = random.choice(rows, _POOL, replace=False) if len(rows) > _POOL else rows
+            predicted = self._process.predict(self._inputs[pool].astype(np.float32), _PREDICTED)
+            order = np.argsort((predicted.mean - times[0] + self._centre) / predicted.deviation, kind="stable")[:_DRAWN]
+            runs = np.ones(len(order))
+            if not seen.feasible.all():
+                self._feasibility.fit(seen)
+                runs = np.exp(self._feasibility.log_probability(pool[order]))
+            points = self._inputs[pool[order]]
+            for row in range(len(gains)):  # without and with the unexplained part of the times
+                drawn = self._process.draws(points, DRAWS, random)
+                if row >= len(gains) // 2:
+                    drawn = drawn + self._process.noise**0.5 * random.standard_normal(drawn.shape)
+                fastest = np.where(random.random(drawn.shape) < runs, drawn, np.inf).min(axis=1)
+                gains[row] = fastest + self._centre - times[0]
+        stalled = len(measured) - 1 - int(np.argmin(measured))
+        spacing = times[np.minimum(SPACING, len(times) - 1)] - times[0]
+        return Outlook(len(measured), len(rows), stalled, residual, spacing, gains)
 
     def _best(self, seen: Observations) -> Column:
         """Return the smallest time of each shape, infinite without one."""

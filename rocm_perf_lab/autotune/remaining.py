@@ -25,6 +25,8 @@ SPACING = (1, 4, 9, 19)
 """Ranks of measured times, from 0 for the best."""
 MARGINS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Margins of a report: 0.05 is a time at most 0.95 of the best."""
+FEWEST = 12
+"""Number of evaluations from which probabilities are calibrated."""
 _SMALLEST = 1e-3
 CALIBRATION_FILE = Path(__file__).with_name("remaining.yaml")
 
@@ -78,6 +80,17 @@ class Outlook:
             return 0.0
         smaller = [other for other in MARGINS if other < margin]
         return min(_calibration().probability(self.features(each)) for each in (*smaller, margin))
+
+
+@dataclass(frozen=True)
+class WorkloadOutlook:
+    """Views of all shapes of a workload."""
+
+    shapes: tuple[Outlook, ...]
+
+    def probability(self, margin: float) -> float:
+        """Return the largest probability of a shape that a configuration faster by `margin` is left for it."""
+        return max(shape.probability(margin) for shape in self.shapes)
 
 
 @dataclass(frozen=True)

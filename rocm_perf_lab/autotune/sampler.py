@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -180,10 +180,19 @@ class RegressionSampler(ClaimingSampler):
                 return  # outside of study.optimize: the next ask raises SpaceExhausted
 
     def assess(self, study: Study) -> Assessment:
-        """Return the quality of the model, its excluded configurations, and its view of the unmeasured ones."""
+        """Return the quality of the model, its excluded configurations, and its view of the unmeasured ones.
+
+        There is no such view if margins of the objective have no meaning: of several objectives, or of values of both signs.
+        """
         seen, _ = self._observe(study, None, set())
         with self._lock, one_thread():
-            return self._strategy.assess(seen)
+            found = self._strategy.assess(seen)
+        return found if seen.ratios else replace(found, outlook=None)
+
+    @property
+    def knows_what_is_left(self) -> bool:
+        """Whether the search strategy may describe the unmeasured configurations: see :mod:`.remaining`."""
+        return not isinstance(self._strategy, ClassicSearch | LazySearch)
 
     def report(self, study: Study) -> SearchReport:
         """Return the result of the search so far."""
@@ -255,12 +264,15 @@ class RegressionSampler(ClaimingSampler):
                 rows.append(row)
                 values.append(value)
         waiting, by_prior = (np.array(sorted(found), np.int64) for found in (pending - position.keys(), proposed))
-        times = as_times(np.array(values, float), maximised=self._maximised(study))
+        maximised, values_seen = self._maximised(study), np.array(values, float)
+        times = as_times(values_seen, maximised=maximised)
+        ratios = keeps_ratios(values_seen, maximised=maximised)
         if self.goals is not None and len(self.goals.goals) > 1:
+            ratios = False
             none = np.full(len(self.goals.goals), np.inf)
             costs = [self._costs.get(row, none) if np.isfinite(value) else none for row, value in zip(rows, values, strict=True)]
             times = self.goals.scores(np.array(costs).reshape(-1, len(none)), self._seed)
-        return Observations(np.array(rows, np.int64), times, waiting, by_prior), phases
+        return Observations(np.array(rows, np.int64), times, waiting, by_prior, ratios), phases
 
     def _maximised(self, study: Study) -> bool:
         if self.goals is not None:
@@ -277,11 +289,10 @@ class RegressionSampler(ClaimingSampler):
         value: float | None = None
         if trial.state == TrialState.COMPLETE and trial.values:
             value = -trial.values[0] if study.direction == StudyDirection.MAXIMIZE else trial.values[0]
-            if self.goals is not None:
+            if self.goals is not None and row is not None:
                 (costs,) = self.goals.costs([self.goals.values(record(trial))])
                 value = float(costs[0])
-                if row is not None:
-                    self._costs[row] = costs
+                self._costs[row] = costs
         elif trial.state in (TrialState.FAIL, TrialState.PRUNED):
             value = None if LOST in trial.user_attrs else math.inf
             row = None if is_interrupted(trial) else row
@@ -301,10 +312,14 @@ def as_times(values: Column, *, maximised: bool = False) -> Column:
         maximised: The values are negated ones.
     """
     finite = values[np.isfinite(values)]
-    if not len(finite) or (finite > 0).all():
-        return values
-    if maximised and (finite < 0).all():
-        return np.where(np.isfinite(values), -1 / values, np.inf)
+    if keeps_ratios(values, maximised=maximised):
+        return np.where(np.isfinite(values), -1 / values, np.inf) if (finite < 0).any() else values
     spread = float(finite.std()) or 1.0
     logs = np.minimum((values - finite.min()) / spread, _LARGEST_LOG)
     return np.where(np.isfinite(values), np.exp(logs), np.inf)
+
+
+def keeps_ratios(values: Column, *, maximised: bool = False) -> bool:
+    """Return whether :func:`as_times` keeps ratios of values: they are all positive, as times or as a throughput."""
+    finite = values[np.isfinite(values)]
+    return bool((finite > 0).all() or (maximised and (finite < 0).all()))

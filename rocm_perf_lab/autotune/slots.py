@@ -9,7 +9,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rocm_perf_lab.autotune.ask_tell import MOST_PREEMPTED, ask
 from rocm_perf_lab.autotune.heartbeats import INTERVAL_S, Heartbeats
@@ -18,16 +18,18 @@ from rocm_perf_lab.autotune.storage import StorageError, storage_errors
 from rocm_perf_lab.autotune.trials import PHASE, measured, preempted, record, release, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from optuna import Study
     from optuna.trial import Trial
 
     from rocm_perf_lab.autotune.ask_tell import AskedTrial
+    from rocm_perf_lab.autotune.cutoff import Cutoff
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 Result = Measurement | Infeasible | Unmeasured | Preempted
+_LATER_S = 0.1
 _UNMEASURED_IN_A_ROW = 3
 """Number of consecutive unmeasured trials that ends the sweep."""
 
@@ -59,6 +61,15 @@ class Slots(Protocol):
         ...
 
 
+@runtime_checkable
+class EndingSlots(Protocol):
+    """Interface of slots that can end one running trial."""
+
+    def end(self, task: Task) -> None:
+        """End a trial; its future gets any result."""
+        ...
+
+
 def sweep(
     study: Study,
     space: Space,
@@ -66,6 +77,7 @@ def sweep(
     *,
     budget: int,
     finished: Callable[[Task, TrialRecord], bool] = lambda task, trial: False,
+    cutoff: Cutoff | None = None,
 ) -> None:
     """Measure until the study has `budget` configurations, including those of earlier and concurrent sweeps.
 
@@ -78,6 +90,7 @@ def sweep(
         slots: Slots that run the trials.
         budget: Number of configurations.
         finished: Called with every finished trial; returning True starts no further trial.
+        cutoff: Limit of a trial's wall-clock time relative to the fastest one, for slots that can end a trial; None: unlimited.
 
     Raises:
         StorageError: The storage fails.
@@ -87,6 +100,7 @@ def sweep(
     free = list(range(slots.count))[::-1]
     ended = False
     unmeasured = killed = 0
+    limit = _Limit(cutoff, slots)
     try:
         with storage_errors(f"study {study.study_name}"), Heartbeats(study) as heartbeats:
             while True:
@@ -101,11 +115,12 @@ def sweep(
                         raise
                 if not running:
                     return
-                done, _ = wait(running, timeout=INTERVAL_S, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, timeout=limit.next_look_s(running.values()), return_when=FIRST_COMPLETED)
+                limit.end_slow(one for future, one in running.items() if future not in done)
                 for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
                     heartbeats.end(one.trial)
-                    result = _result_of(future)
+                    result = limit.checked(one, _result_of(future))
                     # The configuration of a killed process is next: on another slot, if there is one.
                     free.insert(0 if isinstance(result, Preempted) else len(free), one.task.slot)
                     killed = killed + 1 if isinstance(result, Preempted) else 0
@@ -126,6 +141,45 @@ class _Running:
     trial: Trial
     task: Task
     since: float = field(default_factory=time.monotonic)
+
+
+class _Limit:
+    """Limit of the wall-clock time of running trials."""
+
+    def __init__(self, cutoff: Cutoff | None, slots: Slots) -> None:
+        self._cutoff = cutoff if isinstance(slots, EndingSlots) else None
+        self._slots = slots
+        self._ended: dict[int, float] = {}
+        """Number of a trial -> the limit in seconds at which it was ended."""
+
+    def next_look_s(self, running: Iterable[_Running]) -> float:
+        """Return after how many seconds the first running trial may reach the limit, at most the interval of heartbeats."""
+        if self._cutoff is None or self._cutoff.limit_s is None:
+            return INTERVAL_S
+        limit_s, now = self._cutoff.limit_s, time.monotonic()
+        left = [one.since + limit_s - now for one in running if one.task.number not in self._ended]
+        return min([INTERVAL_S, *(max(seconds, 0.0) + _LATER_S for seconds in left)])
+
+    def end_slow(self, running: Iterable[_Running]) -> None:
+        """End the trials that have reached the limit."""
+        if self._cutoff is None or self._cutoff.limit_s is None:
+            return
+        assert isinstance(self._slots, EndingSlots)
+        for one in running:
+            if one.task.number not in self._ended and time.monotonic() - one.since >= self._cutoff.limit_s:
+                self._ended[one.task.number] = self._cutoff.limit_s
+                self._slots.end(one.task)
+
+    def checked(self, one: _Running, result: Result) -> Result:
+        """Return the result of a trial, a failure if it was ended; the fastest trial decides about the limit."""
+        limit_s = self._ended.pop(one.task.number, None)
+        if limit_s is not None and not isinstance(result, Measurement):
+            return Infeasible(
+                f"not finished after {limit_s:.0f} s, the limit relative to the best trial (autotune.cutoff)"
+            )
+        if self._cutoff is not None and isinstance(result, Measurement):
+            self._cutoff.took(time.monotonic() - one.since, result.runtime_ms)
+        return result
 
 
 def _ask(study: Study, space: Space, budget: int) -> AskedTrial | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.remaining import Outlook
+    from rocm_perf_lab.autotune.remaining import Outlook, WorkloadOutlook
 
 LOW_CONFIDENCE = 0.75
 """R² below which predictions exclude no configuration."""
@@ -27,12 +27,14 @@ class Observations:
         times: Their times in ms, infinite if failed.
         pending: Rows that are being measured.
         proposed: Rows among these that a prior proposed.
+        ratios: Whether ratios of times are ratios of the objective's values, so that a margin of 2 % has a meaning.
     """
 
     rows: Column
     times: Column
     pending: Column = field(default_factory=lambda: np.zeros(0, np.int64))
     proposed: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+    ratios: bool = True
 
     @property
     def feasible(self) -> Column:
@@ -82,7 +84,7 @@ class Assessment:
     r2: float | None
     residual_std: float | None
     pruned_rows: Column = field(default_factory=lambda: np.zeros(0, np.int64))
-    outlook: Outlook | None = None
+    outlook: Outlook | WorkloadOutlook | None = None
 
     @property
     def pruned(self) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.objective import Infeasible, Repeatable
-from rocm_perf_lab.autotune.remaining import MARGINS
+from rocm_perf_lab.autotune.remaining import FEWEST, MARGINS
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.trials import measured, record, records, release_running
 from rocm_perf_lab.core.errors import LabError
@@ -20,6 +20,7 @@ from rocm_perf_lab.statistics.racing import race
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import optuna
     from optuna.trial import FrozenTrial
@@ -65,6 +66,7 @@ class TuningResult:
         band: Error band of the ratio of two emulated times; None for measured ones.
         front: Trials that no other beats in all objectives, if others than the time are given; the best one first.
         tied: Other trials whose emulated time is inside the error band around the best, fastest first.
+        beyond_limits: Numbers of the trials that ran and exceed a limit.
     """
 
     space_size: int
@@ -80,6 +82,7 @@ class TuningResult:
     tied: tuple[TrialRecord, ...] = ()
     remaining: dict[float, float] = field(default_factory=dict)
     front: tuple[FrontMember, ...] = ()
+    beyond_limits: frozenset[int] = frozenset()
 
     @property
     def pruned(self) -> int:
@@ -165,7 +168,7 @@ class Tuner:
 
     def _race(self, objective: Repeatable) -> None:
         """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
-        ran = {trial.number: trial for trial in records(self.study, self.space) if trial.details.get("times_ms")}
+        ran = {trial.number: trial for trial in within_limits(self.study, self.space) if trial.details.get("times_ms")}
 
         def sample(number: int) -> Sequence[float] | None:
             trial = ran[number]
@@ -194,14 +197,17 @@ class Improbable:
     probability: float
 
     def reached(self, study: optuna.Study) -> bool:
-        """Return whether the model of the study's sampler says so; False for samplers without such a model."""
-        if not isinstance(study.sampler, RegressionSampler):
+        """Return whether the model of the study's sampler says so; False for samplers without such a model.
+
+        Probabilities are calibrated from twelve evaluations on.
+        """
+        if not isinstance(study.sampler, RegressionSampler) or measured(study) < FEWEST:
             return False
         outlook = study.sampler.assess(study).outlook
         return outlook is not None and outlook.probability(self.better_than) <= self.probability
 
     def __str__(self) -> str:
-        return f"with {1 - self.probability:.0%} probability nothing is more than {self.better_than:.0%} faster"
+        return f"with {1 - self.probability:.0%} probability nothing is more than {self.better_than:.0%} better"
 
 
 CHOICE = "the smallest emulated time; of equal times, the first trial"
@@ -218,7 +224,7 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         band: Error band of the ratio of two emulated times; None if times are measured.
     """
     trials = tuple(records(study, space))
-    ran = [trial for trial in trials if trial.runtime_ms is not None]
+    ran = within_limits(study, space)
     best = min(ran, key=_time_and_number, default=None)
     decided = study.user_attrs.get(_RACE)
     if decided is not None:
@@ -227,7 +233,7 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         best = replace(raced, runtime_ms=winner["median_ms"])
     goals = study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
     front = goals.front(trials) if goals is not None else ()
-    if goals is not None:
+    if goals is not None and not goals.is_time:
         best, band = (front[0].trial if front else None), None
     rows: tuple[int, ...] = ()
     remaining: dict[float, float] = {}
@@ -237,13 +243,22 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         rows = tuple(assessed.pruned_rows.tolist())
         model = {"name": assessed.name, "r2": assessed.r2, "residual_std": assessed.residual_std}
         warning = assessed.warning
-        if assessed.outlook is not None and goals is None:
+        if assessed.outlook is not None:
             remaining = {margin: assessed.outlook.probability(margin) for margin in MARGINS}
     tied = tied_trials(ran, best, band) if band is not None and best is not None else ()
-    shares = importances(study, len(ran))
+    measured_trials = {trial.number for trial in trials if trial.runtime_ms is not None}
+    beyond = frozenset(measured_trials - {trial.number for trial in ran})
+    shares = importances(study, len(measured_trials))
     return TuningResult(
-        len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied, remaining, front
+        len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied, remaining, front, beyond
     )
+
+
+def within_limits(study: optuna.Study, space: Space) -> list[TrialRecord]:
+    """Return the trials that ran and exceed no limit."""
+    goals = study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
+    ran = [trial for trial in records(study, space) if trial.runtime_ms is not None]
+    return ran if goals is None else [trial for trial in ran if goals.values(trial) is not None]
 
 
 def tied_trials(ran: Sequence[TrialRecord], best: TrialRecord, band: RatioBand) -> tuple[TrialRecord, ...]:
@@ -256,6 +271,11 @@ def tied_trials(ran: Sequence[TrialRecord], best: TrialRecord, band: RatioBand) 
 
 def _time_and_number(trial: TrialRecord) -> tuple[float, int]:
     return trial.runtime_ms or 0.0, trial.number
+
+
+def beyond_limits(trials: int, where: Path) -> NoFeasibleTrial:
+    """Return the error of a search whose configurations fail or exceed the limits; `where` is the file of its trials."""
+    return NoFeasibleTrial(f"all {trials} configurations fail or exceed the limits", where="autotune.limits", hint=f"see {where}")
 
 
 def require_a_result(study: optuna.Study, space: Space) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from rocm_perf_lab.autotune.shapes import SHAPE, normalised
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
@@ -54,8 +55,10 @@ class TunedWorkload:
         return sum(weight * regret for weight, regret in known) / total if known else None
 
 
-def tuned_workload(space: ShapedSpace, trials: Sequence[TrialRecord], most: int | None) -> TunedWorkload:
-    """Select at most `most` configurations (None: one per shape) by the measured times of the trials."""
+def tuned_workload(
+    space: ShapedSpace, trials: Sequence[TrialRecord], most: int | None, limits: Goals | None = None
+) -> TunedWorkload:
+    """Select at most `most` configurations (None: one per shape) by the measured times of the trials that exceed no limit."""
     table = space.table
     times = np.full(table.shape, np.inf)
     by_shape: dict[str, list[TrialRecord]] = {shape.label: [] for shape in space.shapes}
@@ -63,6 +66,8 @@ def tuned_workload(space: ShapedSpace, trials: Sequence[TrialRecord], most: int 
         row = space.index(trial.parameters)
         if row is None:
             continue
+        if limits is not None and limits.values(trial) is None:
+            trial = replace(trial, runtime_ms=None)
         by_shape[trial.parameters[SHAPE]].append(trial)
         if trial.runtime_ms is not None:
             place = int(space.tasks[row]), int(space.configurations[row])

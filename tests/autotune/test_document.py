@@ -9,7 +9,7 @@ import jsonschema
 
 from rocm_perf_lab.autotune.document import AutotuneDocument, export_schema
 from rocm_perf_lab.autotune.space_files import space_of_list
-from rocm_perf_lab.jobs.autotune.priors import results_of
+from rocm_perf_lab.jobs.autotune.priors import trials_of
 
 REPOSITORY = Path(__file__).parents[2]
 SCHEMA = REPOSITORY / "docs" / "schemas" / "autotune.schema.json"
@@ -36,7 +36,7 @@ def test_an_earlier_document_is_valid() -> None:
 def test_an_earlier_document_is_a_prior() -> None:
     space = space_of_list([{"BLOCK_M": m, "BLOCK_N": n} for m in (32, 48) for n in (16, 32, 64)], where="test")
 
-    times = {tuple(configuration.values()): time for configuration, time in results_of(EARLIER.read_text(), str(EARLIER))}
+    times = {tuple(trial.parameters.values()): trial.runtime_ms for trial in trials_of(EARLIER.read_text(), str(EARLIER))}
 
     assert times[48, 32] == 1.0
     assert all(tuple(space.configuration(row).values()) in times for row in range(len(space)))

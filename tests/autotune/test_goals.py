@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.goals import Goal, GoalError, Goals
+from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.cli.entry import run_lab
 from rocm_perf_lab.core.expressions import ExpressionError
@@ -105,8 +107,53 @@ def test_two_objectives_have_a_front(tmp_path: Path) -> None:
     assert len(values) >= 3  # x of 0 to 5 with y = 1 are 6
 
 
-def test_settings_for_the_smallest_time_alone_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _ = tuned(tmp_path, "autotune.objectives=[rate]", "autotune.stop_when={better_than: 0.1}")
+@pytest.mark.slow
+def test_limits_combine_with_the_stopping_rule_and_an_earlier_result_with_another_objective(tmp_path: Path) -> None:
+    limits = ["autotune.limits=['x + y <= 5']", "autotune.stop_when={better_than: 0.02, probability: 0.2}"]
+    code, first = tuned(tmp_path, *limits)
+    (tmp_path / "run").rename(tmp_path / "first")
+    again, second = tuned(
+        tmp_path,
+        "autotune.objectives=[{metric: rate, direction: maximise}]",
+        f"autotune.prior={tmp_path / 'first'}",
+        "autotune.budget=10",
+    )
+
+    assert (code, again) == (0, 0)
+    assert first["best_config"]["parameters"] == {"x": 4, "y": 1}  # x = 5 exceeds the limit with every y but 0
+    assert first["remaining"][1]["probability"] <= 0.2 or first["evaluated_configs"] == 18
+    assert second["best_config"]["parameters"]["x"] == 0  # the largest -x y
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["autotune.objectives=[rate, x]", "autotune.stop_when={better_than: 0.1}"], "this setting is for one objective"),
+        (["autotune.objectives=[rate, x]", "autotune.prior=earlier"], "this setting is for one objective"),
+        (["autotune.objectives=[rate]", "autotune.shapes=[{n: 1}]"], "several shapes are tuned for the smallest time"),
+        (
+            ["autotune.limits=['x > 1']", "autotune.sampler={_target_: optuna.samplers.RandomSampler}"],
+            "a sampler of Optuna optimises the time alone",
+        ),
+        (
+            ["autotune.model=classic", "autotune.stop_when={better_than: 0.1}"],
+            "this search does not estimate the probability that something better is left",
+        ),
+    ],
+)
+def test_contradictory_settings_are_one_error(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = tuned(tmp_path, *words)
 
     assert code == 2
-    assert "this setting is for the search of the smallest time" in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run" / "study.db").exists()
+
+
+def test_expressions_read_derived_values_of_the_space() -> None:
+    space = build_space(describe({"parameters": {"tile": [1, 2]}, "derived": {"area": "tile * tile"}}, where="t"))
+    goals = Goals(limits=("area <= 2",), space=space)
+
+    assert goals.values(TrialRecord(0, {"tile": 1}, "seed", 4.0, None, {}, None, None, {})) == (4.0,)
+    assert goals.values(TrialRecord(1, {"tile": 2}, "seed", 4.0, None, {}, None, None, {})) is None

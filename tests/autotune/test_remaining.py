@@ -84,7 +84,7 @@ def test_the_stopping_rule_ends_a_search_that_would_go_on() -> None:
 
     assert len(result.trials) < 50
     assert result.best is not None and result.best.parameters == {"x": 40}
-    assert result.stop_reason == "with 90% probability nothing is more than 2% faster"
+    assert result.stop_reason == "with 90% probability nothing is more than 2% better"
     assert result.remaining[0.02] <= 0.1
 
 

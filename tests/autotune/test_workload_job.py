@@ -53,6 +53,17 @@ def test_a_workload_is_tuned_in_one_search_and_resumed_and_reused(tmp_path: Path
     assert other["evaluated_configs"] == 5
 
 
+@pytest.mark.slow
+def test_a_workload_has_limits_and_a_stopping_rule(tmp_path: Path) -> None:
+    limits = ["autotune.limits=['block <= 128', 'vgpr <= 512']", "autotune.stop_when={better_than: 0.02, probability: 0.9}"]
+
+    found = tuned(tmp_path / "run", "autotune.shapes=[{n: 256},{n: 512},{n: 1024},{n: 2048}]", *limits)
+
+    assert all(configuration["block"] <= 128 for configuration in found["configurations"])
+    assert found["stop_reason"] == "with 10% probability nothing is more than 2% better"
+    assert found["evaluated_configs"] < found["search_space_size"]
+
+
 def test_a_recording_names_the_shapes(tmp_path: Path) -> None:
     launches = [{"grid": [4, 1, 1], "block": [256, 1, 1], "calls": 1, "total_ms": 1.0}]
     path = tmp_path / "recording.json"

@@ -58,6 +58,18 @@ def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace
     assert "block=256" in shown.out
 
 
+def test_a_sweep_has_objectives_and_limits(place: SweepPlace) -> None:
+    code = run_lab(
+        place.words("autotune.objectives=[{metric: block, direction: maximise}]", "autotune.limits=['runtime_ms < 300']")
+    )
+
+    assert code == 0
+    assert place.result()["best_config"]["parameters"] == {"block": 512}
+    assert place.result()["front"][0]["values"] == {"block": 512}
+    results = yaml.safe_load((place.directory / "swept" / "optimization_results.yaml").read_text())
+    assert results["best_value"] == 512
+
+
 def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
     store = f"sqlite:///{place.directory}/runs.db"
 

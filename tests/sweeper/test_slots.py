@@ -9,6 +9,7 @@ import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
@@ -93,6 +94,35 @@ def test_a_failed_trial_has_its_reason() -> None:
     )
     assert (infeasible.state, infeasible.values, infeasible.user_attrs["stage"]) == (TrialState.FAIL, None, "resources")
     assert study.best_value == 3.0
+
+
+class EndableSlots(ThreadSlots):
+    """Slots whose trials can be ended: the configuration with x = 6 hangs until then."""
+
+    def __init__(self) -> None:
+        super().__init__(2, self._or_hang)
+        self._end = threading.Event()
+
+    def end(self, task: Task) -> None:
+        assert task.configuration["x"] == 6
+        self._end.set()
+
+    def _or_hang(self, configuration: Configuration) -> Measurement | Infeasible:
+        if configuration["x"] == 6:
+            assert self._end.wait(timeout=300)
+            return Infeasible("killed")
+        return time_of(configuration)
+
+
+def test_a_trial_that_hangs_is_ended_at_a_multiple_of_the_fastest_one() -> None:
+    study = new_study()
+
+    sweep(study, SPACE, EndableSlots(), budget=len(SPACE), cutoff=Cutoff(10, at_least_s=0.5))
+
+    hung = next(trial for trial in study.trials if trial.params["x"] == 6)
+    assert hung.state == TrialState.FAIL
+    assert "not finished after" in hung.user_attrs["reason"]
+    assert study.best_params == {"x": 3, "y": 2, "order": "a"}
 
 
 def test_an_unmeasured_configuration_stays_free() -> None:

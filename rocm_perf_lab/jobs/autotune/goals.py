@@ -8,11 +8,16 @@ from rocm_perf_lab.autotune.config import ObjectiveConfig
 from rocm_perf_lab.autotune.goals import RUNTIME, Goal, GoalError, Goals
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.config.lab import LabConfig
 
 
-def configured_goals(config: LabConfig) -> Goals | None:
+def configured_goals(config: LabConfig, space: Space | None = None) -> Goals | None:
     """Return the configured objectives and limits, or None for the time alone.
+
+    Args:
+        config: The configuration.
+        space: The search space, whose derived values expressions may read.
 
     Raises:
         GoalError: Settings contradict each other.
@@ -22,20 +27,22 @@ def configured_goals(config: LabConfig) -> Goals | None:
         return None
     single = {
         "autotune.stop_when": settings.stop_when is not None,
-        "autotune.sampler": settings.sampler is not None,
         "autotune.prior": settings.prior is not None,
         "autotune.model": settings.model != "gaussian_process",
-        "autotune.shapes": settings.shapes is not None,
     }
     for where, given in single.items():
-        if given:
-            raise GoalError(
-                "this setting is for the search of the smallest time", where=where, hint="remove it, or objectives and limits"
-            )
+        if given and len(settings.objectives) > 1:
+            raise GoalError("this setting is for one objective", where=where, hint="remove it, or all objectives but one")
+    if settings.shapes is not None and settings.objectives:
+        raise GoalError(
+            "several shapes are tuned for the smallest time",
+            where="autotune.objectives",
+            hint="remove them, or autotune.shapes; limits are supported",
+        )
     goals = tuple(
         Goal(one.metric, one.direction == "maximise") if isinstance(one, ObjectiveConfig) else Goal(one)
         for one in settings.objectives
     )
     if len({goal.metric for goal in goals}) < len(goals):
         raise GoalError("an objective is given twice", where="autotune.objectives", hint="remove one")
-    return Goals(goals or (Goal(RUNTIME),), settings.limits, dict(config.kernel.params))
+    return Goals(goals or (Goal(RUNTIME),), settings.limits, dict(config.kernel.params), space)

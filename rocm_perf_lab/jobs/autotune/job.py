@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
-from rocm_perf_lab.autotune.tuner import Improbable, NoFeasibleTrial, Tuner
+from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
 from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, write_result
-from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
+from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_rule
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
 from rocm_perf_lab.jobs.autotune.subject import CommandSettings, TuningSubject, command_subject, kernel_subject
@@ -24,6 +24,7 @@ from rocm_perf_lab.tracking.run import NullTracker, TrackingError
 if TYPE_CHECKING:
     import optuna
 
+    from rocm_perf_lab.autotune.tuner import Improbable
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
@@ -70,10 +71,11 @@ class AutotuneJob:
             return WorkloadSearch(lab, self._command, _tracker).run()
         whole = configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
-        prior = configured_prior(lab.config, subject.space)
-        storage = open_storage(settings.storage, directory=lab.output_dir)
+        prior = configured_prior(lab.config, subject.space, configured_goals(lab.config, subject.space))
         slack = lab.timing_errors.decisive.factor if self._command is None and lab.timing_errors is not None else 1.0
         sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features, slack=slack)
+        stop_when = stopping_rule(lab.config, sampler)
+        storage = open_storage(settings.storage, directory=lab.output_dir)
         study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         if prior is not None:
@@ -85,7 +87,7 @@ class AutotuneJob:
             if not lab.resumed:
                 tracker.log_params(_parameters(lab, study))
                 tracker.set_tags({"device": str(subject.origin().provenance.get("device", "unknown"))})
-            return _search(lab, tracker, study, subject)
+            return _search(lab, tracker, study, subject, stop_when)
 
 
 def _parameters(lab: Lab, study: optuna.Study) -> dict[str, object]:
@@ -112,9 +114,9 @@ def _tracker(lab: Lab) -> RunTracker:
         return NullTracker()
 
 
-def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningSubject) -> float:
+def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningSubject, stop_when: Improbable | None) -> float:
     settings, space = lab.config.autotune, subject.space
-    budget = settings.budget
+    budget, goals = settings.budget, configured_goals(lab.config)
     if budget is not None and budget > len(space):
         lab.console.print(f"[bold]note[/]    the budget of {budget} exceeds the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
@@ -126,10 +128,10 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             subject.objective,
             budget,
             log.told,
-            max_races=settings.max_races if configured_goals(lab.config) is None else 0,
+            max_races=settings.max_races if goals is None or goals.is_time else 0,
             exclusive=settings.storage is None,
             band=lambda: decisive_band(errors()),
-            stop_when=Improbable(**settings.stop_when.model_dump()) if settings.stop_when is not None else None,
+            stop_when=stop_when,
         )
         try:
             tuner.run()
@@ -137,9 +139,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             tuned = tuner.result()
             path = write_result(lab, tracker, tuned, space, subject.origin())
     if tuned.best is None or tuned.best.runtime_ms is None:
-        raise NoFeasibleTrial(
-            f"all {len(tuned.trials)} configurations exceed the limits", where="autotune.limits", hint=f"see {path}"
-        )
+        raise beyond_limits(len(tuned.trials), path)
     word = subject.objective.time_kind
     show_result(lab.console, tuned, word, subject.name, errors())
     show_locations(lab, tracker)
@@ -150,7 +150,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
 def _remaining(study: optuna.Study) -> float | None:
     """Return the probability that something 2 % faster is left; None without a model of it."""
     sampler = study.sampler
-    if not isinstance(sampler, RegressionSampler) or sampler.goals is not None:
+    if not isinstance(sampler, RegressionSampler):
         return None
     outlook = sampler.assess(study).outlook
     return outlook.probability(_MARGIN) if outlook is not None else None

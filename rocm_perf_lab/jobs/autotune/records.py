@@ -225,7 +225,7 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         space: The search space, without discarded configurations.
         origin: Provenance of the times.
     """
-    best, errors, goals = tuned.best, origin.errors(config), configured_goals(config)
+    best, errors, goals = tuned.best, origin.errors(config), configured_goals(config, space)
     content = {
         "kernel": {"name": origin.name},
         "gpu": {"name": config.target.product_name, "architecture": config.target.architecture},

@@ -1,12 +1,15 @@
-"""The sampler that a configuration names: the default one, any Optuna sampler, or a search strategy."""
+"""The sampler and the stopping rule that a configuration names."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.goals import GoalError
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.tuner import Improbable
 from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 from rocm_perf_lab.core.components import accepted_arguments, build, resolve
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 
 if TYPE_CHECKING:
@@ -39,10 +42,14 @@ def configured_sampler(
         seed: In place of the configured seed, for a process that joins a study and must not repeat the draws of the first one.
             The default sampler sees the trials of the others and keeps the configured seed.
         prior, features, slack: For the default sampler; see :class:`.RegressionSampler`.
+
+    Raises:
+        GoalError: An Optuna sampler, which sees times alone, is combined with objectives or limits.
+        LabError: The sampler cannot be created.
     """
     from optuna.samplers import BaseSampler
 
-    settings, goals = config.autotune, configured_goals(config)
+    settings, goals = config.autotune, configured_goals(config, space)
     if settings.sampler is None:
         model, first = settings.model, settings.seed
         return RegressionSampler(space, seed=first, model=model, prior=prior, features=features, slack=slack, goals=goals)
@@ -55,5 +62,29 @@ def configured_sampler(
         context["space"] = space
     made: BaseSampler | Strategy = build(settings.sampler, where="autotune.sampler", **context)
     if isinstance(made, BaseSampler):
+        if goals is not None:
+            raise GoalError(
+                "a sampler of Optuna optimises the time alone",
+                where="autotune.sampler",
+                hint="remove it, or objectives and limits",
+            )
         return WrappedSampler(space, made, seed=chosen)
-    return RegressionSampler(space, seed=chosen, strategy=made)
+    return RegressionSampler(space, seed=chosen, strategy=made, goals=goals)
+
+
+def stopping_rule(config: LabConfig, sampler: BaseSampler) -> Improbable | None:
+    """Return the configured condition that ends a search early, or None.
+
+    Raises:
+        LabError: The sampler does not estimate what is left.
+    """
+    rule = config.autotune.stop_when
+    if rule is None:
+        return None
+    if not isinstance(sampler, RegressionSampler) or not sampler.knows_what_is_left:
+        raise LabError(
+            "this search does not estimate the probability that something better is left",
+            where="autotune.stop_when",
+            hint="use the default sampler and model, and a space of at most two million combinations; or remove stop_when",
+        )
+    return Improbable(rule.better_than, rule.probability)

@@ -29,7 +29,10 @@ _TWO_DECIMALS = 0.1
 
 def show_result(console: Console, tuned: TuningResult, word: str, name: str, errors: TimingErrors | None = None) -> None:
     """Print the best configurations and the facts of the search; `errors` are the error bands of emulated times."""
-    ran = sorted((t for t in tuned.trials if t.runtime_ms is not None), key=lambda t: t.runtime_ms or 0.0)
+    ran = sorted(
+        (t for t in tuned.trials if t.runtime_ms is not None and t.number not in tuned.beyond_limits),
+        key=lambda t: t.runtime_ms or 0.0,
+    )
     unit, in_unit = ("ms", 1.0) if ran and (ran[0].runtime_ms or 0) >= 1 else ("us", 1e3)
     title = f"best of {len(tuned.trials)} configurations of {name}"
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left")
@@ -64,6 +67,7 @@ def _facts(tuned: TuningResult, word: str, errors: TimingErrors | None) -> list[
     facts = [
         ("best", f"{time_text((best.runtime_ms or 0) * _NS_PER_MS, word, errors)}: {_parameters(best)}" if best else "none"),
         *_front(tuned),
+        *([("limits", f"exceeded by {len(tuned.beyond_limits)} trials, not listed")] if tuned.beyond_limits else []),
         *_ties(tuned),
         (
             "space",
@@ -88,8 +92,8 @@ def _remaining(tuned: TuningResult) -> list[tuple[str, str]]:
     chosen = [(margin, tuned.remaining[margin]) for margin in _MARGINS if margin in tuned.remaining]
     if not chosen:
         return []
-    shares = ", ".join(f"{_share(probability)} more than {margin:.0%} faster" for margin, probability in chosen)
-    return [("left", f"probability that an unmeasured configuration is faster: {shares}")]
+    shares = ", ".join(f"{_share(probability)} more than {margin:.0%} better" for margin, probability in chosen)
+    return [("left", f"probability that an unmeasured configuration is better: {shares}")]
 
 
 def _share(probability: float) -> str:

@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
+from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
-from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, StoppingCondition, outcome, require_a_result
+from rocm_perf_lab.autotune.tuner import (
+    EXHAUSTED,
+    INTERRUPT,
+    SETTLED,
+    USED_UP,
+    StoppingCondition,
+    beyond_limits,
+    outcome,
+    require_a_result,
+)
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
@@ -27,7 +37,7 @@ from rocm_perf_lab.device.protocol import DeviceIdentity
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
 from rocm_perf_lab.jobs.autotune.records import Origin, write_result
-from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
+from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_rule
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.subject import kernel_subject
 from rocm_perf_lab.jobs.show import runtime_text, time_text
@@ -43,7 +53,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.slots import Slots, Task
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
-    from rocm_perf_lab.autotune.tuner import TuningResult
+    from rocm_perf_lab.autotune.tuner import Improbable, TuningResult
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.run import RunTracker, TrackingError
 
@@ -92,26 +102,35 @@ class Sweep:
             StorageError: The storage cannot be used, or the study belongs to another space.
         """
         lab, settings = self.lab, self.lab.config.autotune
-        if settings.shapes is not None or configured_goals(lab.config) is not None:
-            where = "autotune.shapes" if settings.shapes is not None else "autotune.objectives"
+        if settings.shapes is not None:
             raise LabError(
-                "a sweep searches for the smallest time of one shape", where=where, hint="run job=autotune without --multirun"
+                "a sweep searches for one shape",
+                where="autotune.shapes",
+                hint="run job=autotune without --multirun and a launcher",
             )
-        storage = open_storage(settings.storage, directory=lab.output_dir)
+        goals = configured_goals(lab.config, self.space)
+        if goals is not None and goals.timed_compilation:
+            raise LabError(
+                "a sweep does not measure compile times", where="autotune.objectives", hint="run job=autotune without a launcher"
+            )
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
-        prior = configured_prior(lab.config, self.space)
+        prior = configured_prior(lab.config, self.space, goals)
         slack = lab.timing_errors.decisive.factor if lab.timing_errors is not None else 1.0
         sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features, slack=slack)
-        study = open_study(storage, name, self.space, sampler())
+        first = sampler()
+        stop_when = stopping_rule(lab.config, first)
+        storage = open_storage(settings.storage, directory=lab.output_dir)
+        study = open_study(storage, name, self.space, first)
         known = len(study.get_trials(deepcopy=False))
         if known:
             study.sampler = sampler(seed=settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         run: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
         with FailsafeTracker(run, StoreWatch(_warn)) as tracker:
-            tuned, word = self._search(study, tracker)
+            tuned, word = self._search(study, tracker, stop_when)
         require_a_result(study, self.space)
-        assert tuned.best is not None and tuned.best.runtime_ms is not None
+        if tuned.best is None or tuned.best.runtime_ms is None:
+            raise beyond_limits(len(tuned.trials), lab.output_dir / "autotune.json")
         errors = lab.config.target.timing_errors if word == "emulated" else None
         show_result(lab.console, tuned, word, lab.config.kernel.name, errors)
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
@@ -120,7 +139,7 @@ class Sweep:
         lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
         return tuned
 
-    def _search(self, study: Study, tracker: RunTracker) -> tuple[TuningResult, str]:
+    def _search(self, study: Study, tracker: RunTracker, stop_when: Improbable | None) -> tuple[TuningResult, str]:
         """Return the result, and whether times are `measured` or `emulated`."""
         lab, settings = self.lab, self.lab.config.autotune
         slots = self.slots(tracker.run_id)
@@ -136,16 +155,19 @@ class Sweep:
         )
         lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
         lab.console.print(f"[bold]watch[/]   {dashboard_command(settings.storage, directory=lab.output_dir)}", soft_wrap=True)
-        log = _TrialPrinter(lab, tracker, StoppingCondition(settings.budget is None, records(study, self.space)))
+        end = StoppingCondition(settings.budget is None, records(study, self.space))
+        log = _TrialPrinter(lab, tracker, end, lambda: stop_when is not None and stop_when.reached(study))
         budget = settings.budget if settings.budget is not None else len(self.space)
+        cutoff = Cutoff(settings.cutoff)
         try:
-            sweep(study, self.space, slots, budget=budget, finished=log.finished)
+            sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoff=cutoff)
         except (KeyboardInterrupt, SearchBroken):
             self._keep(study, tracker, INTERRUPT)
             raise
         finally:
             tracker.end_children("KILLED")
-        return self._keep(study, tracker, SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP)
+        reason = SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP
+        return self._keep(study, tracker, str(stop_when) if log.improbable else reason)
 
     def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[TuningResult, str]:
         lab = self.lab
@@ -163,11 +185,13 @@ class Sweep:
 
 @dataclass
 class _TrialPrinter:
-    """Log of finished trials on the console, with the stopping condition of a search without a budget."""
+    """Log of finished trials on the console, with the conditions that end a search before its budget is used up."""
 
     lab: Lab
     tracker: RunTracker
     end: StoppingCondition
+    nothing_better: Callable[[], bool]
+    improbable: bool = False
     best_ms: float | None = None
     trials: int = 0
 
@@ -185,7 +209,8 @@ class _TrialPrinter:
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
         if self.best_ms is not None:
             self.tracker.log_metrics({"runtime_us": self.best_ms * _US_PER_MS, "evaluations": float(self.trials)}, self.trials)
-        return self.end.reached(trial)
+        self.improbable = self.improbable or self.nothing_better()
+        return self.end.reached(trial) or self.improbable
 
 
 def _warn(error: TrackingError) -> None:
@@ -217,7 +242,7 @@ def _results(study: Study, tuned: TuningResult) -> str:
     content = {
         "name": "rocm_perf_lab",
         "best_params": best.parameters if best is not None else None,
-        "best_value": best.runtime_ms if best is not None else None,
+        "best_value": tuned.front[0].values[0] if tuned.front else best.runtime_ms if best is not None else None,
         "best_trial": best.number if best is not None else None,
         "study": study.study_name,
         "sampler": _name(study),

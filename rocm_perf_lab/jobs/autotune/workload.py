@@ -22,11 +22,13 @@ from rocm_perf_lab.autotune.shapes import SHAPE, read_shapes, shapes_of
 from rocm_perf_lab.autotune.shapes_document import NAME, ShapesDocument
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
-from rocm_perf_lab.autotune.tuner import Tuner
+from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits
 from rocm_perf_lab.autotune.workload_result import tuned_workload
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, bands_row, failure_row, track_trial, trial_row
+from rocm_perf_lab.jobs.autotune.samplers import stopping_rule
 from rocm_perf_lab.jobs.autotune.spaces import shaped, varied_names
 from rocm_perf_lab.jobs.autotune.subject import CommandSettings, TuningSubject, command_subject, kernel_subject
 from rocm_perf_lab.jobs.show import runtime_text, show_locations, time_text
@@ -37,11 +39,13 @@ if TYPE_CHECKING:
     from optuna import Study
 
     from rocm_perf_lab.autotune.command import CommandObjective
+    from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Objective, Preempted
     from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.autotune.tuner import Improbable
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
@@ -115,7 +119,6 @@ class WorkloadSearch:
         lab, settings, space = self.lab, self.lab.config.autotune, self._joint[0]
         self._check()
         subject = self._subject
-        storage = open_storage(settings.storage, directory=lab.output_dir)
         strategy = MultiTaskSearch(
             space,
             seed=settings.seed,
@@ -125,7 +128,9 @@ class WorkloadSearch:
             start=self._joint[1],
             gpu=lab.config.target.name,
         )
-        sampler = RegressionSampler(space, seed=settings.seed, strategy=strategy)
+        sampler = RegressionSampler(space, seed=settings.seed, strategy=strategy, goals=self._limits)
+        stop_when = stopping_rule(lab.config, sampler)
+        storage = open_storage(settings.storage, directory=lab.output_dir)
         study = open_study(storage, settings.study or f"autotune-{subject.name}-shapes", space, sampler)
         shown = f"{len(space.shapes)} shapes, {len(space):,} combinations with configurations"
         lab.console.print(f"[bold]shapes[/]  {shown}; times: {subject.timing}", soft_wrap=True)
@@ -133,7 +138,7 @@ class WorkloadSearch:
         with self.tracker(lab) as tracker:
             if tracker.run_id is not None:
                 study.set_user_attr(TRACKING_RUN, tracker.run_id)
-            return self._search(study, tracker)
+            return self._search(study, tracker, stop_when)
 
     @cached_property
     def _joint(self) -> tuple[ShapedSpace, Configuration | None]:
@@ -145,10 +150,13 @@ class WorkloadSearch:
         space = self._joint[0]
         return command_subject(self.lab, space, self.command) if self.command else kernel_subject(self.lab, space)
 
+    @cached_property
+    def _limits(self) -> Goals | None:
+        return configured_goals(self.lab.config, self._joint[0])
+
     def _check(self) -> None:
         settings, shapes = self.lab.config.autotune, self._joint[0].shapes
         single = {
-            "autotune.stop_when": settings.stop_when is not None,
             "autotune.features": "compiled" in settings.features,
             "autotune.sampler": settings.sampler is not None,
             "autotune.model": settings.model != "gaussian_process",
@@ -192,17 +200,27 @@ class WorkloadSearch:
             for shape, label in zip(found.shapes, labels, strict=True)
         )
 
-    def _search(self, study: Study, tracker: RunTracker) -> float:
+    def _search(self, study: Study, tracker: RunTracker, stop_when: Improbable | None) -> float:
         lab, settings, space = self.lab, self.lab.config.autotune, self._joint[0]
         objective = WorkloadObjective(self._subject.objective)
         with lab.console.status("starting") as status:
             log = _WorkloadLog(self, tracker, status.update)
-            tuner = Tuner(study, space, objective, settings.budget, log.told, exclusive=settings.storage is None)
+            tuner = Tuner(
+                study,
+                space,
+                objective,
+                settings.budget,
+                log.told,
+                exclusive=settings.storage is None,
+                stop_when=stop_when,
+            )
             try:
                 tuner.run()
             finally:
                 found = self._document(study, tuner.stop_reason)
                 path = self._write(found, tracker)
+        if not found.configurations:
+            raise beyond_limits(len(found.trials), path)
         self._show(found)
         show_locations(lab, tracker)
         regret = found.weighted_regret or 0.0
@@ -216,7 +234,7 @@ class WorkloadSearch:
     def _document(self, study: Study, stop_reason: str) -> ShapesDocument:
         space, config, origin = self._joint[0], self.lab.config, self._subject.origin()
         trials = records(study, space)
-        tuned = tuned_workload(space, trials, config.autotune.configurations)
+        tuned = tuned_workload(space, trials, config.autotune.configurations, self._limits)
         assessed = study.sampler.assess(study) if isinstance(study.sampler, RegressionSampler) else None
         phases: dict[str, int] = {}
         for trial in trials:
