@@ -32,6 +32,7 @@ from rocm_perf_lab.toolchain.cpp_structure import CppStructure, UnbalancedBracke
 from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.host_code import without_host_errors
 from rocm_perf_lab.toolchain.missing_headers import StandIn, host_library, make_stand_in, missing_header
+from rocm_perf_lab.toolchain.precompiled_headers import precompiled_header
 from rocm_perf_lab.toolchain.preprocessed import PreprocessedText
 
 if TYPE_CHECKING:
@@ -124,24 +125,42 @@ class _Compilation:
         Raises:
             CompileError: The file does not compile.
         """
-        output = self.directory / "kernel.hsaco"
         command = (*self.command, *flags)
-        if self.request.promise_checks:
-            build = CheckedBuild(self.compiler, self.request.architecture, self.sandbox, self.readable, self.directory)
-            content, dependencies, log = build.run(command, source, self.request.source)
-        else:
-            dependencies, log = run_compiler(
-                command, source, output, sandbox=self.sandbox, readable=self.readable, origin=self.request.source
-            )
-            content = output.read_bytes()
+        precompiled = self._precompiled(source, flags)
+        try:
+            content, dependencies, log = self._compiled((*command, *precompiled), source)
+        except CompileError as error:
+            if not precompiled or precompiled[-1] not in error.log:
+                raise
+            Path(precompiled[-1]).unlink(missing_ok=True)  # its headers were installed again
+            content, dependencies, log = self._compiled(command, source)
+        own = {Path(option).with_suffix(".h") for option in precompiled}
         return CachedBuild(
             content=read_code_object(content, bundle_architecture=self.request.architecture).data,
-            dependencies=dependencies,
+            dependencies=tuple(path for path in dependencies if path not in own),
             command=(*command, str(self.request.source)),
             log=log,
             notes=self._notes(),
             absent=self._absent(),
         )
+
+    def _precompiled(self, source: Path, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the options that use precompiled headers, if they apply."""
+        if source != self.request.source or flags or self.stand_ins:
+            return ()
+        header = precompiled_header(self.request, self.command, self.compiler, self.cache_dir)
+        return () if header is None else ("-Xclang", "-include-pch", "-Xclang", str(header))
+
+    def _compiled(self, command: tuple[str, ...], source: Path) -> tuple[bytes, tuple[Path, ...], str]:
+        """Return the compiler's output, the files that it read, and its diagnostics."""
+        if self.request.promise_checks:
+            build = CheckedBuild(self.compiler, self.request.architecture, self.sandbox, self.readable, self.directory)
+            return build.run(command, source, self.request.source)
+        output = self.directory / "kernel.hsaco"
+        dependencies, log = run_compiler(
+            command, source, output, sandbox=self.sandbox, readable=self.readable, origin=self.request.source
+        )
+        return output.read_bytes(), dependencies, log
 
     def without_host_code(self, error: CompileError) -> CachedBuild:
         """Compile the source with stand-ins, and without the host code that does not compile.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shlex
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from rocm_perf_lab.toolchain.compile_request import request_flags
 from rocm_perf_lab.toolchain.device_code import language_flags
 from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.toolchain.missing_headers import stand_in_directory
+from rocm_perf_lab.toolchain.precompiled_headers import leading_includes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,11 +38,6 @@ _TIMEOUT_S = 600
 _MAX_BYTES = 1 << 28
 _UNINDENTED = 'exec 3>&1; code=$({ { "$@" 3>&- 4>&-; echo $? >&4; } | LC_ALL=C sed "s/^ *//" >&3; } 4>&1); exit "$code"'
 """Shell command that runs its arguments and removes the indentation of their output, which for deep trees is most of it."""
-_HEADER = r"""#\s*include\s*(<[^>\n]*>|"[^"\n]*")"""
-_PREAMBLE_LINE = re.compile(
-    rf"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|{_HEADER}[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)".encode()
-)
-_INCLUDE = re.compile(rf"^\s*{_HEADER}".encode(), re.MULTILINE)
 
 
 class SyntaxTreeError(LabError):
@@ -180,14 +175,6 @@ def _stand_ins(request: CompileRequest, compiler: Compiler, cache_dir: Path, san
         return None
     directory = f"-idirafter{stand_in_directory(cache_dir)}"
     return tuple(word for word in build.command if word.startswith(directory)) if build.notes else None
-
-
-def leading_includes(content: bytes) -> tuple[str, ...]:
-    """Return the headers that are included before any other code, with their brackets or quotes."""
-    end = 0
-    while end < len(content) and (match := _PREAMBLE_LINE.match(content, end)) and match.end() > end:
-        end = match.end()
-    return tuple(name.decode(errors="replace") for name in _INCLUDE.findall(content[:end]))
 
 
 def _cc1(*arguments: str) -> tuple[str, ...]:

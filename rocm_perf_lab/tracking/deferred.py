@@ -1,7 +1,7 @@
 """A run that is logged after the command has answered: starting MLflow takes longer than profiling a short application.
 
 The tracker collects the record and writes it to `tracking.json` in the run's directory when the run ends. A separate process
-of the lowest priority logs it and removes the file; if that fails, it writes the reason to `tracking_error.txt`.
+of low priority logs it and removes the file; if that fails, it writes the reason to `tracking_error.txt`.
 
     python -m rocm_perf_lab.tracking.deferred DIRECTORY
 """

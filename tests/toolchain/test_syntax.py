@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.toolchain.build import CompileRequest
+from rocm_perf_lab.toolchain.precompiled_headers import leading_includes
 from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
-from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, leading_includes, read_syntax
+from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, read_syntax
 from tests.builders.candidates import the_compiler
 from tests.builders.kernels import write_source
 
