@@ -1,6 +1,9 @@
 // Kernels, streams, events, graphs, and calls from the device to the host.
+#define HIP_ENABLE_WARP_SYNC_BUILTINS  // ballots of groups
 #include <hip/hip_cooperative_groups.h>
+#include <hip/hip_bf16.h>
 #include <hip/hip_ext.h>
+#include <hip/hip_fp8.h>
 #include <hip/hiprtc.h>
 #include <unistd.h>
 #include <atomic>
@@ -8,6 +11,50 @@
 #include "check.h"
 namespace cg = cooperative_groups;
 
+__device__ int sum_of_group(cg::thread_group group, int* scratch, int value) {
+  for (unsigned half = group.size() / 2; half; half /= 2) {
+    scratch[group.thread_rank()] = value;
+    group.sync();
+    if (group.thread_rank() < half) value += scratch[group.thread_rank() + half];
+    group.sync();
+  }
+  return value;
+}
+/// Sums of a workgroup, of tiles and of tiles whose size is known at run time, then what lanes of partial groups see.
+__global__ void groups_of_128(int* out) {
+  __shared__ int scratch[128];
+  const int lane = threadIdx.x;
+  cg::thread_block block = cg::this_thread_block();
+  cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
+  cg::thread_group four = cg::tiled_partition(block, 4);
+  int sum = sum_of_group(block, scratch, 1);
+  if (block.thread_rank() == 0) out[0] = sum;
+  block.sync();
+  sum = sum_of_group(tile, scratch + tile.meta_group_rank() * 32, 1);
+  if (lane == 32) out[1] = sum;
+  block.sync();
+  sum = sum_of_group(four, scratch + (lane & ~3), lane);
+  if (lane == 8) out[2] = sum;
+  if (lane < 64 && lane % 3 == 0) {
+    cg::coalesced_group thirds = cg::coalesced_threads();
+    const int after = thirds.shfl_down(lane, 2), before = thirds.shfl_up(lane, 1);
+    const unsigned long long late = thirds.ballot(lane >= 57), same = thirds.match_any(lane / 32);
+    cg::coalesced_group odd = cg::binary_partition(thirds, lane & 1), fours = cg::tiled_partition(thirds, 4);
+    if (lane == 6) {
+      const int seen[] = {int(thirds.size()), after, before, int(late >> 19), int(same), int(odd.size()), int(odd.thread_rank()),
+                          int(fours.size()), int(fours.meta_group_size()), int(fours.thread_rank())};
+      for (int i = 0; i < 10; i++) out[3 + i] = seen[i];
+    }
+  }
+  int is_equal;
+  const unsigned long long lanes = tile.match_all(lane / 32, is_equal);
+  if (lane == 0) out[13] = is_equal && lanes == 0xffffffff;
+  if (lane == 0) out[14] = cg::group_size(cg::this_grid()) + cg::this_thread_block().thread_index().x;
+}
+template <class Float8> __global__ void convert_floats(const float* x, Float8* codes, float* back) {
+  codes[threadIdx.x] = Float8(x[threadIdx.x]);
+  back[threadIdx.x] = float(codes[threadIdx.x]);
+}
 __global__ void scale(float* x, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] *= a;
@@ -290,6 +337,37 @@ void cooperative() {
   auto host = to_host(out, n);
   for (int i = 0; i < n; i++) EQUAL(host[i], (i + 64) % n);
 }
+void groups() {
+  int* out = device_array<int>(15);
+  groups_of_128<<<1, 128>>>(out);
+  const int expected[] = {128, 32, 38, 22, 12, 3, 7, 0x7ff, 11, 1, 4, 6, 2, 1, 128};
+  auto host = to_host(out, 15);
+  for (int i = 0; i < 15; i++) EQUAL(host[i], expected[i]);
+}
+template <class Float8> void equal_conversions() {
+  std::vector<float> x(256);
+  for (int i = 0; i < 256; i++) x[i] = std::ldexp(1.0f + i * 0.0371f, i % 24 - 14) * (i % 2 ? 1 : -1);
+  Float8* codes = device_array<Float8>(256);
+  float* back = device_array<float>(256);
+  convert_floats<<<1, 256>>>(to_device(x), codes, back);
+  auto of_device = to_host(codes, 256);
+  auto floats = to_host(back, 256);
+  for (int i = 0; i < 256; i++) {
+    Float8 code(x[i]);
+    EQUAL(int(code.__x), int(of_device[i].__x));
+    EQUAL(float(code), floats[i]);
+  }
+}
+void float8_on_host() {
+  equal_conversions<__hip_fp8_e4m3_fnuz>();
+  equal_conversions<__hip_fp8_e5m2_fnuz>();
+  __hip_fp8_e4m3_fnuz one = __float2half(1.0f), two = __float2bfloat16(2.0f), three = 3, four = 4.0;
+  EQUAL(float(one) + float(two) + float(three) + float(four), 10.0f);
+  __hip_fp8x4_e5m2_fnuz packed(__hip_bfloat162(__float2bfloat16(-1.5f), __float2bfloat16(2.0f)),
+                               __hip_bfloat162(__float2bfloat16(0.25f), __float2bfloat16(8.0f)));
+  float4 all = packed;
+  EQUAL(all.x + all.y + all.z + all.w, 8.75f);
+}
 void device_printf() {
   say<<<2, 64>>>(5);
   HIP(hipDeviceSynchronize());
@@ -358,6 +436,7 @@ int main(int argc, char** argv) {
        {"lds", lds}, {"dynamic_lds", dynamic_lds}, {"scratch", scratch}, {"wave_operations", wave_operations}, {"geometry", geometry},
        {"indirect_calls", indirect_calls}, {"host_callback", host_callback}, {"graph", graph},
        {"run_time_compiler", run_time_compiler}, {"released_by_host", released_by_host}, {"released_by_stream", released_by_stream},
-       {"cooperative", cooperative}, {"device_printf", device_printf}, {"device_heap", device_heap}, {"wait_value", wait_value},
+       {"cooperative", cooperative}, {"groups", groups}, {"float8_on_host", float8_on_host},
+       {"device_printf", device_printf}, {"device_heap", device_heap}, {"wait_value", wait_value},
        {"many_launches", many_launches}, {"threads_of_the_host", threads_of_the_host}, {"launch_errors", launch_errors}});
 }
