@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.toolchain.build_cache import CachedBuild
 
-HEAD = "// A kernel.\n#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
+HEAD = "// A kernel.\n#include <cstdint>\n#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
 KERNELS = {
     "macros": HEAD + '#include "own.h"\nextern "C" __global__ void k(float* x) { x[threadIdx.x] *= FACTOR * SIZE; }\n',
     "templates": HEAD
