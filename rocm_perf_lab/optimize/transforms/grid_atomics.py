@@ -17,6 +17,7 @@ from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descr
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
+from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of
 from rocm_perf_lab.optimize.transforms.reductions import declared_in, impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
@@ -276,7 +277,7 @@ class GridAtomics:
         edits.append(Edit(outermost.start_byte, outermost.start_byte, helpers))
         lds = [self._lds_bytes(unit, target) for target in targets if target.place is None]
         descriptor = LaunchDescriptor(grid=(grid,), block=(_BLOCK,), dynamic_lds_bytes=lds[0] if lds else None)
-        return f"{descriptor.line()}\n{apply(unit.content, edits)}"
+        return with_launch(unit, descriptor, edits)
 
     def _lds_bytes(self, unit: SourceUnit, target: _Target) -> str:
         buffer = LaunchSizes(self._kernel).buffers(unit)[target.base]

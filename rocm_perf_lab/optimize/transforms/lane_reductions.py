@@ -58,3 +58,30 @@ def group_function(operation: str, lanes: int, *, name: str | None = None) -> st
             f"  for (int wave = 1; wave < {lanes // WAVE}; ++wave) {{ {step.format(other='of_wave[wave]')} }}",
         ]
     return "\n".join([*lines, "  return value;", "}", "", ""])
+
+
+def split_function(operation: str, splits: int, items: int) -> str:
+    """Return a device function template `rpl_split_OPERATION` that combines values of work-items with one `threadIdx.x`.
+
+    Args:
+        operation: Key of :data:`COMBINED`.
+        splits: Size of a workgroup along y.
+        items: Size along x.
+    """
+    combine = COMBINED[operation].format(other="of_split[split][threadIdx.x]")
+    return "\n".join(
+        [
+            "template <typename T>",
+            f"__device__ inline T rpl_split_{operation}(T value) {{",
+            f"  __shared__ T of_split[{splits}][{items}];",
+            "  __syncthreads();",
+            "  of_split[threadIdx.y][threadIdx.x] = value;",
+            "  __syncthreads();",
+            "  value = of_split[0][threadIdx.x];",
+            f"  for (int split = 1; split < {splits}; ++split) {{ {combine} }}",
+            "  return value;",
+            "}",
+            "",
+            "",
+        ]
+    )

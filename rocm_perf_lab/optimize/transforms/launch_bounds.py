@@ -1,7 +1,7 @@
 """`__launch_bounds__` and `amdgpu_waves_per_eu`, which set the number of registers that the compiler may use.
 
 Without bounds the compiler assumes workgroups of 1,024 work-items with 128 VGPRs each. The bound is the workgroup size of the
-kernel's description, or the macro for it; the kernel cannot be launched with a larger workgroup.
+launch, or the macro for it; the kernel cannot be launched with a larger workgroup.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.optimize.syntax_nodes import function_declarator, line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.launch_edits import rewritten_items
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MOST_WAVES = 8
 
 
 class LaunchBounds:
-    """Adds the workgroup size of the description as an upper bound.
+    """Adds the workgroup size of the launch as an upper bound.
 
     Args:
         kernel: Description.
@@ -53,6 +54,9 @@ class LaunchBounds:
         return (Rejection(line_of(unit.kernel), "already has bounds"),) if _BOUNDS.search(_head(unit.kernel)) else ()
 
     def _bound(self, unit: SourceUnit) -> str:
+        rewritten = rewritten_items(unit)
+        if rewritten is not None:
+            return str(rewritten)
         block = self._kernel.block
         if len(block) == 1:
             for name, value in self._kernel.defines.items():

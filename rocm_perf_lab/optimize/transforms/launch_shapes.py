@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
+from rocm_perf_lab.optimize.transforms.rewriting import Edit
 from rocm_perf_lab.optimize.transforms.thread_indices import (
     LaunchSizes,
     builtin_uses,
@@ -127,4 +128,4 @@ class LaunchShapes:
         descriptor = LaunchDescriptor(grid=tuple(new), block=block)
         shown = " x ".join(str(size) for size in block if size > 1)
         order = ", axes x and y exchanged" if swapped else ""
-        return Rewrite(f"workgroups of {shown}{order}", f"{descriptor.line()}\n{apply(unit.content, edits)}")
+        return Rewrite(f"workgroups of {shown}{order}", with_launch(unit, descriptor, edits))

@@ -15,9 +15,10 @@ from rocm_perf_lab.emulator.isa.instruction_set import instruction_set
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor
 from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
 from rocm_perf_lab.optimize.transforms.matrix_products import matrix_product
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
+from rocm_perf_lab.optimize.transforms.rewriting import Edit
 from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, covering
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class MatrixTiles:
         lines = "\n".join(f"  {line}" for line in _body(unit, product, instruction, tile))
         edits = [Edit(body.start_byte, body.end_byte, f"{{\n{lines}\n}}")]
         descriptor = LaunchDescriptor(grid=self._grid(product, tile), block=(_SIDE, _SIDE))
-        return f"{descriptor.line()}\n{apply(unit.content, edits)}"
+        return with_launch(unit, descriptor, edits)
 
     def _grid(self, product: MatrixProduct, tile: _Tile) -> tuple[str, ...]:
         first, second = product.factors

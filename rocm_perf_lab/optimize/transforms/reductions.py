@@ -11,21 +11,26 @@ from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of
 from rocm_perf_lab.optimize.transforms.rewriting import (
     counted_loop,
     element_type,
+    enclosing_function,
     initialiser,
     is_consecutive,
     is_written,
     jumps_in,
     names_in,
     subscript_index,
+    substituted,
 )
+from rocm_perf_lab.optimize.transforms.scaled_sums import ScaledSums, scaled_sums
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tree_sitter import Node
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
     from rocm_perf_lab.optimize.transforms.rewriting import CountedLoop
 
-Operation = Literal["sum", "max", "min", "or", "and", "first max", "first min"]
+Operation = Literal["sum", "max", "min", "or", "and", "first max", "first min", "scaled sums"]
 MAXIMA = frozenset({"fmaxf", "fmax", "max", "__builtin_fmaxf", "__builtin_fmax"})
 MINIMA = frozenset({"fminf", "fmin", "min", "__builtin_fminf", "__builtin_fmin"})
 _SIMPLE: dict[str, Operation] = {"+=": "sum", "-=": "sum", "|=": "or", "&=": "and"}
@@ -47,6 +52,7 @@ _PURE = re.compile(
     __builtin_f\w+|static_cast|__h(?:add|mul|sub|fma)|__ldg|__saturatef|__fdividef|__expf|__logf|__ocml_\w+""",
     re.VERBOSE,
 )
+_EXCHANGE = re.compile(r"__shfl(?:_xor|_up|_down)?|__builtin_amdgcn_(?:mov_dpp|update_dpp|ds_bpermute)|__builtin_bit_cast")
 
 
 @dataclass(frozen=True)
@@ -56,14 +62,19 @@ class Reduction:
     Args:
         name: Variable.
         type_name: Its type.
-        operation: How values are combined; `first max` and `first min` are pairs with the index of the first extreme.
+        operation: How values are combined; `first max` and `first min` are pairs with the index of the first extreme, and
+            `scaled sums` are relative to the exponential of the largest value, `name`.
         place: Variable with the index of the extreme, for pairs.
+        value: Value at an index, `@`, if only the index of the extreme is kept.
+        scaled: Sums that are relative to the largest value, and the function that scales them.
     """
 
     name: str
     type_name: str
     operation: Operation
     place: str | None = None
+    value: str | None = None
+    scaled: ScaledSums | None = None
 
 
 @dataclass(frozen=True)
@@ -75,15 +86,24 @@ class IndependentLoop:
     stores: bool
 
 
-def independent_loop(unit: SourceUnit, node: Node) -> IndependentLoop | str:
-    """Return a loop as independent, or the reason why it is not proved to be."""
+def independent_loop(
+    unit: SourceUnit, node: Node, *, collective: bool = False, nonzero: Collection[str] = ()
+) -> IndependentLoop | str:
+    """Return a loop as independent, or the reason why it is not proved to be.
+
+    Args:
+        unit: Source.
+        node: Loop.
+        collective: Whether iterations may exchange values within a wavefront, which then executes them together.
+        nonzero: Names that are not 0.
+    """
     function = unit.kernel
     loop = counted_loop(node)
     if loop is None or loop.step_text != "1":
         return "is not a counted loop with step 1"
     if jumps_in(loop.body):
         return "contains a jump"
-    impure = impure_call(unit, loop.body)
+    impure = impure_call(unit, loop.body, collective=collective)
     if impure is not None:
         return f"calls {impure}"
     end_names = set(re.findall(r"[A-Za-z_]\w*", loop.end_text))
@@ -92,27 +112,38 @@ def independent_loop(unit: SourceUnit, node: Node) -> IndependentLoop | str:
         return reductions
     if end_names & carried:
         return "has an end that changes"
-    stores = stores_of(function, loop)
+    stores = stores_of(function, loop, nonzero)
     return stores if isinstance(stores, str) else IndependentLoop(loop, tuple(reductions), stores)
 
 
-def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4) -> str | None:
-    """Return the name of a called function that is not known to depend on its arguments only, or None."""
+def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4, collective: bool = False) -> str | None:
+    """Return the name of a called function that is not known to depend on its arguments only, or None.
+
+    Args:
+        unit: Source.
+        part: Node with the calls.
+        depth: Most nested functions.
+        collective: Whether functions may exchange values within a wavefront.
+    """
     for node in walk(part):
         if node.type in ("asm_statement", "gnu_asm_expression", "lambda_expression", "ERROR", "goto_statement"):
             return "unsupported code"
         if node.type != "call_expression":
             continue
         name = called_name(node)
-        if _PURE.fullmatch(name):
+        if _is_pure(name, collective):
             continue
         own = [f for f in unit.reachable(node) if f != node and f.type == "function_definition"]
-        if not own or depth == 0 or any(_has_memory(f) for f in own):
+        if not own or depth == 0 or any(_has_memory(f, collective) for f in own):
             return name
     return None
 
 
-def _has_memory(function: Node) -> bool:
+def _is_pure(name: str, collective: bool) -> bool:
+    return _PURE.fullmatch(name) is not None or (collective and _EXCHANGE.fullmatch(name) is not None)
+
+
+def _has_memory(function: Node, collective: bool) -> bool:
     """Return whether a function has pointers, references, static variables or work-item builtins, or calls unknown functions."""
     kinds = {
         "pointer_declarator",
@@ -124,7 +155,7 @@ def _has_memory(function: Node) -> bool:
     for node in walk(function):
         if node.type in kinds or text_of(node) in _STATE:
             return True
-        if node.type == "call_expression" and not _PURE.fullmatch(called_name(node)):
+        if node.type == "call_expression" and not _is_pure(called_name(node), collective):
             return True
     return False
 
@@ -173,7 +204,26 @@ def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
             return f"assigns {text_of(target)}"
         if text_of(target) != loop.index and not _is_private(target, loop.body):
             writes.setdefault(text_of(target), []).append(node)
-    return writes
+    return {name: nodes for name, nodes in writes.items() if not _is_temporary(loop, name)}
+
+
+def _is_temporary(loop: CountedLoop, name: str) -> bool:
+    """Return whether each iteration assigns a variable before it reads it, and only its declaration is outside the loop."""
+    uses = [n for n in walk(enclosing_function(loop.node)) if n.type == "identifier" and text_of(n) == name]
+    inside = [n for n in uses if loop.node.start_byte <= n.start_byte < loop.node.end_byte]
+    outside = [n for n in uses if n not in inside]
+    update = inside[0].parent if inside else None
+    if update is None or update.type != "assignment_expression" or update.child_by_field_name("left") != inside[0]:
+        return False
+    statement, right = update.parent, update.child_by_field_name("right")
+    if text_of(update.child_by_field_name("operator")) != "=" or right is None or name in names_in(right):
+        return False
+    if statement is None or statement.parent != loop.body or inside[0].start_byte < loop.body.start_byte:
+        return False
+    declarator = outside[0].parent if len(outside) == 1 else None
+    is_initialised = declarator is not None and declarator.type == "init_declarator"
+    is_declared = is_initialised and declarator is not None and declarator.child_by_field_name("declarator") == outside[0]
+    return is_declared or (declarator is not None and declarator.type == "declaration")
 
 
 def _is_private(target: Node, body: Node) -> bool:
@@ -192,19 +242,24 @@ def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reductio
     writes = assigned_outside(loop)
     if isinstance(writes, str):
         return set(), writes
-    pair = _pair(function, loop, writes)
-    if pair is not None:
-        return set(writes), [pair]
+    whole = _pair(function, loop, writes) or _place(function, loop, writes) or _scaled(function, loop, writes)
+    if whole is not None:
+        return set(writes), [whole]
     found: list[Reduction] = []
     for name, nodes in writes.items():
         kind = scalar_type(function, name)
-        operations = {accumulating(name, node) for node in nodes}
+        extremes = [_tested_extreme(name, node) for node in nodes]
+        tested = [found for found in extremes if found is not None]
+        operations = {
+            extreme[0] if extreme is not None else accumulating(name, node) or _chosen_extreme(name, node, kind or "")
+            for node, extreme in zip(nodes, extremes, strict=True)
+        }
         operation = next(iter(operations)) if len(operations) == 1 else None
         if kind is None or operation is None:
             return set(writes), f"carries {name} from one iteration to the next"
         if any(loses_digits(function, kind, node) for node in nodes):
             return set(writes), f"converts the sum {name} to an integer in each iteration"
-        if _count(loop.body, name) != sum(_count(node, name) for node in nodes):
+        if _count(loop.body, name) != sum(_count(node, name) for node in [*nodes, *(test for _, test in tested)]):
             return set(writes), f"uses {name} while it is accumulated"
         found.append(Reduction(name, kind, operation))
     return set(writes), found
@@ -234,6 +289,63 @@ def accumulating(name: str, node: Node) -> Operation | None:
     sides = (text_of(right.child_by_field_name("left")), text_of(right.child_by_field_name("right")))
     is_sum = right.type == "binary_expression" and text_of(right.child_by_field_name("operator")) == "+" and name in sides
     return "sum" if is_sum else None
+
+
+def _tested_extreme(name: str, node: Node) -> tuple[Operation, Node] | None:
+    """Return the operation of `if (value > name) name = value;` with its test, or None. A NaN is never assigned there."""
+    statement = node.parent
+    block = statement.parent if statement is not None and statement.type == "expression_statement" else None
+    if block is not None and block.type == "compound_statement":
+        block = block.parent if [c for c in block.named_children if c.type != "comment"] == [statement] else None
+    right = node.child_by_field_name("right")
+    if block is None or block.type != "if_statement" or block.child_by_field_name("alternative") is not None or right is None:
+        return None
+    test = block.child_by_field_name("condition")
+    if test is None or text_of(node.child_by_field_name("operator")) != "=":
+        return None
+    operation = _compared(test, name, right)
+    return (operation, test) if operation is not None else None
+
+
+def _chosen_extreme(name: str, node: Node, kind: str) -> Operation | None:
+    """Return the operation of `name = value > name ? value : name`, or None.
+
+    If `name` is chosen by a test that a NaN fails, the order of floating-point elements matters.
+    """
+    right = node.child_by_field_name("right")
+    while right is not None and right.type == "parenthesized_expression":
+        right = next(iter(right.named_children), None)
+    if right is None or right.type != "conditional_expression" or text_of(node.child_by_field_name("operator")) != "=":
+        return None
+    test, first, second = (right.child_by_field_name(n) for n in ("condition", "consequence", "alternative"))
+    if test is None or first is None or second is None:
+        return None
+    if _bare(second) == name:
+        return _compared(test, name, first)
+    if _bare(first) == name and not _FLOATING.search(kind):
+        opposite = _compared(test, name, second)
+        return None if opposite is None else ("min" if opposite == "max" else "max")
+    return None
+
+
+def _compared(test: Node, name: str, value: Node) -> Operation | None:
+    """Return `max` for the test `value > name`, `min` for `value < name`, also reversed; None for others."""
+    while test.type in ("parenthesized_expression", "condition_clause") and len(test.named_children) == 1:
+        test = test.named_children[0]
+    sides = (_bare(test.child_by_field_name("left")), _bare(test.child_by_field_name("right")))
+    sign = text_of(test.child_by_field_name("operator"))
+    if test.type != "binary_expression" or name in names_in(value) or sign not in ("<", "<=", ">", ">="):
+        return None
+    if sides == (_bare(value), name):
+        return "max" if ">" in sign else "min"
+    return ("max" if "<" in sign else "min") if sides == (name, _bare(value)) else None
+
+
+def _bare(node: Node | None) -> str:
+    """Return the text of a node without white space and outer parentheses."""
+    while node is not None and node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        node = node.named_children[0]
+    return re.sub(r"\s+", "", text_of(node))
 
 
 def loses_digits(function: Node, kind: str, update: Node) -> bool:
@@ -310,12 +422,45 @@ def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> R
     return Reduction(best, kind, "first max" if is_larger else "first min", place)
 
 
+def _place(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> Reduction | None:
+    """Return the reduction `if (x[i] > x[place]) place = i;`, or None."""
+    if len(writes) != 1 or len(next(iter(writes.values()))) != 1:
+        return None
+    ((place, (update,)),) = writes.items()
+    test = next((p for p in ancestors(update) if p.type == "if_statement" and p.start_byte >= loop.body.start_byte), None)
+    if test is None or text_of(update.child_by_field_name("right")) != loop.index or _count(loop.body, place) != 2:
+        return None
+    kind, condition = scalar_type(function, place), test.child_by_field_name("condition")
+    match = re.fullmatch(r"\(?(.+?)([<>])([^<>=]+?)\)?", re.sub(r"\s+", "", text_of(condition)))
+    if match is None or kind is None or test.child_by_field_name("alternative") is not None or "=" in match[0]:
+        return None
+    left, sign, right = match.groups()
+    if loop.index in names_in_text(right):
+        left, sign, right = right, "<" if sign == ">" else ">", left
+    value = substituted(left, loop.index, "@")
+    if value != substituted(right, place, "@"):
+        return None
+    if "@" not in value or {place, loop.index} & names_in_text(value) or names_in_text(value) & declared_in(loop.body):
+        return None
+    return Reduction(place, kind, "first max" if sign == ">" else "first min", place, value)
+
+
+def _scaled(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> Reduction | None:
+    """Return sums that are relative to the largest value so far, or None."""
+    kinds = {scalar_type(function, name) for name in writes}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    found = scaled_sums(loop, set(writes), kind) if kind in ("float", "double") else None
+    if found is None or kind is None:
+        return None
+    return Reduction(found.top, kind, "scaled sums", scaled=found)
+
+
 def names_in_text(text: str) -> set[str]:
     """Return the identifiers in a text."""
     return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
-def stores_of(function: Node, loop: CountedLoop) -> bool | str:
+def stores_of(function: Node, loop: CountedLoop, nonzero: Collection[str] = ()) -> bool | str:
     """Return whether a loop stores to memory, or why its stores may reach the same element or one that it reads."""
     read, written = touched(function, loop.body)
     if read is None or written is None:
@@ -328,7 +473,7 @@ def stores_of(function: Node, loop: CountedLoop) -> bool | str:
         index = subscript_index(accesses[0]) if accesses else None
         if len(texts) > 1 or index is None or root in dereferenced(function, loop.body):
             return f"accesses {root} at several positions"
-        if not is_consecutive(index, loop.index) or (names_in(accesses[0]) - {loop.index}) & changing:
+        if not is_consecutive(index, loop.index, nonzero) or (names_in(accesses[0]) - {loop.index}) & changing:
             return f"may store several times to one element of {root}"
         if any(loop_of(n) != loop.node for n in accesses if is_written(n)):
             return f"stores to {root} in an inner loop"

@@ -10,7 +10,7 @@ from rocm_perf_lab.optimize.loops import loop_at
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tree_sitter import Node
 
@@ -168,22 +168,30 @@ def subscript_index(access: Node) -> Node | None:
     return inner[0] if len(inner) == 1 else None
 
 
-def is_consecutive(index: Node, name: str) -> bool:
-    """Return whether an index is a sum with `name` as exactly one of its terms."""
+def is_consecutive(index: Node, name: str, nonzero: Collection[str] = ()) -> bool:
+    """Return whether an index is a sum with `name` as exactly one of its terms.
+
+    Args:
+        index: Index.
+        name: Variable.
+        nonzero: Names that are not 0; a product of one of them and the variable counts as a term too.
+    """
     if index.type == "identifier":
         return text_of(index) == name
     if index.type == "parenthesized_expression" and len(index.named_children) == 1:
-        return is_consecutive(index.named_children[0], name)
-    if index.type != "binary_expression" or text_of(index.child_by_field_name("operator")) not in "+-":
-        return False
+        return is_consecutive(index.named_children[0], name, nonzero)
+    operator = text_of(index.child_by_field_name("operator"))
     left, right = index.child_by_field_name("left"), index.child_by_field_name("right")
-    if left is None or right is None:
+    if index.type != "binary_expression" or left is None or right is None:
+        return False
+    if operator == "*":
+        sides = (re.sub(r"\(size_t\)|\s", "", text_of(left)), re.sub(r"\(size_t\)|\s", "", text_of(right)))
+        return name in sides and any(side in nonzero for side in sides if side != name)
+    if operator not in ("+", "-"):
         return False
     if name in names_in(right):
-        return (
-            text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and is_consecutive(right, name)
-        )
-    return is_consecutive(left, name)
+        return operator == "+" and name not in names_in(left) and is_consecutive(right, name, nonzero)
+    return is_consecutive(left, name, nonzero)
 
 
 def is_written(access: Node) -> bool:

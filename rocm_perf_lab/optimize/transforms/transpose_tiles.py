@@ -16,8 +16,9 @@ from rocm_perf_lab.languages.source_launch import LaunchDescriptor
 from rocm_perf_lab.optimize.syntax_nodes import line_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.element_maps import element_map
+from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
+from rocm_perf_lab.optimize.transforms.rewriting import Edit
 from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, covering
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class TransposeTiles:
         lines += _each(found, side, rows, found.across.name, found.element(values))
         text = "\n".join(["{", *(f"  {line}" for line in lines), "}"])
         descriptor = LaunchDescriptor(grid=self._grid(found, side), block=(side, rows))
-        return f"{descriptor.line()}\n{apply(unit.content, [Edit(body.start_byte, body.end_byte, text)])}"
+        return with_launch(unit, descriptor, [Edit(body.start_byte, body.end_byte, text)])
 
     def _grid(self, found: ElementMap, side: int) -> tuple[str, ...]:
         grid = [str(e) for e in self._kernel.grid] + ["1"] * (2 - len(self._kernel.grid))
