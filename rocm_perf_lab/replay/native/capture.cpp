@@ -63,6 +63,18 @@ void write_environment(Json& json, const Settings& settings, const Api& api) {
   json.close('}');
 }
 
+// Kernels that no request wants, of one thread; each has one possible place. Kernels are forgotten in a new generation.
+struct Unwanted {
+  uint64_t generation = 0, kernel_object = 0;
+  std::atomic<uint64_t>* count = nullptr;
+};
+constexpr size_t kUnwanted = 256;
+std::atomic<uint64_t> generation{1};
+thread_local Unwanted unwanted[kUnwanted];
+
+// Kernel objects are aligned to 64 bytes, and those of one code object are often adjacent.
+Unwanted& unwanted_at(uint64_t kernel_object) { return unwanted[(kernel_object >> 6 ^ kernel_object >> 14) % kUnwanted]; }
+
 // Module variables before or after the dispatch, one after another.
 std::string read_variables(Snapshot& snapshot, const KernelCode& code) {
   std::string bytes;
@@ -80,12 +92,12 @@ Capture::Capture(const Settings& settings, const Api& api, Capture* earlier)
     request->filter = std::make_unique<KernelFilter>(wanted.kernel);
     requests_.push_back(request);
   }
+  ++generation;
   if (earlier == nullptr) return;
   std::lock_guard guard(earlier->counts_lock_);
   armed_ = earlier->is_armed();
-  counts_ = earlier->counts_;
+  for (const auto& [name, count] : earlier->counts_) counts_[name] = count.load();
   requests_ = earlier->requests_;
-  dispatches_ = earlier->dispatches_;
   warnings_ = earlier->warnings_;
 }
 
@@ -97,6 +109,7 @@ void Capture::warn(const std::string& text) {
 void Capture::forget_kernels(const std::vector<uint64_t>& objects) {
   std::lock_guard guard(counts_lock_);
   for (uint64_t object : objects) known_.erase(object);
+  ++generation;
 }
 
 Capture::Known& Capture::known(uint64_t kernel_object, std::unique_lock<std::mutex>& lock) {
@@ -111,6 +124,13 @@ Capture::Known& Capture::known(uint64_t kernel_object, std::unique_lock<std::mut
   return known_.emplace(kernel_object, std::move(kernel)).first->second;
 }
 
+bool Capture::counts_unwanted(uint64_t kernel_object) {
+  const Unwanted& found = unwanted_at(kernel_object);
+  if (found.kernel_object != kernel_object || found.generation != generation.load(std::memory_order_acquire)) return false;
+  found.count->fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
 Capture::Taken Capture::counts(const Packet& packet) {
   Taken taken;
   bool is_first;
@@ -119,7 +139,6 @@ Capture::Taken Capture::counts(const Packet& packet) {
     const Known& kernel = known(packet.kernel_object, guard);
     taken.kernel_index = (*kernel.count)++;
     is_first = taken.kernel_index == 0;
-    taken.process_index = dispatches_++;
     for (size_t i : kernel.requests) {
       Request& request = *requests_[i];
       if (!request.wanted.shape.empty() && request.wanted.shape != shape_of(packet)) continue;
@@ -127,7 +146,12 @@ Capture::Taken Capture::counts(const Packet& packet) {
       request.is_taken = true;
       taken.requests.push_back(i);
     }
+    if (!taken.requests.empty()) {
+      for (const auto& [name, count] : counts_) taken.process_index += count;
+      --taken.process_index;  // this dispatch is counted
+    }
     if (settings_.lists) taken.name = kernel.name;
+    else if (kernel.requests.empty()) unwanted_at(packet.kernel_object) = {generation, packet.kernel_object, kernel.count};
   }
   if (is_first) report();
   return taken;
@@ -138,7 +162,11 @@ void Capture::report() {
   {
     std::lock_guard guard(counts_lock_);
     json.open('{').key("kernels").open('{');
-    for (const auto& [name, count] : counts_) json.member(name.c_str(), count);
+    uint64_t dispatches = 0;
+    for (const auto& [name, count] : counts_) {
+      json.member(name.c_str(), count.load());
+      dispatches += count;
+    }
     json.close('}').key("requests").open('[');
     for (const auto& request : requests_) {
       json.open('{').member("kernel", request->wanted.kernel).member("matches", request->matches);
@@ -150,7 +178,7 @@ void Capture::report() {
     json.close(']');
     json.key("warnings").open('[');
     for (const std::string& warning : warnings_) json.value(warning);
-    if (dispatches_ == 0 && api_.makes_queues_unseen)
+    if (dispatches == 0 && api_.makes_queues_unseen)
       json.value("this runtime has hsa_amd_queue_create: dispatches on queues that it creates are not seen");
     json.close(']').close('}');
   }
@@ -173,22 +201,28 @@ void Capture::write_times() {
 
 void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWriter writer) {
   const auto* packet = static_cast<const Packet*>(packets);
-  for (uint64_t i = 0; i < count; ++i, ++packet) {
-    if (!is_armed()) {
-      writer(packet, count - i);
-      return;
+  const auto* const end = packet + count;
+  const auto* unwritten = packet;  // packets that pass unchanged are written together
+  auto write = [&](const Packet* until) {
+    if (unwritten != until) writer(unwritten, uint64_t(until - unwritten));
+    unwritten = until;
+  };
+  for (; packet != end; ++packet) {
+    if (queues.is_stopped() && !queues.is_own(queue, packet)) {
+      write(packet);
+      queues.wait_turn(queue, writer);
     }
+    if (!is_armed()) break;
     const bool is_dispatch = (packet->header & 0xff) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
-    if (!queues.is_own(queue, packet)) queues.wait_turn(queue, writer);
-    if (!is_armed() || !is_dispatch) {
-      writer(packet, 1);
-      continue;
-    }
+    if (!is_dispatch || counts_unwanted(packet->kernel_object)) continue;
     const Taken taken = counts(*packet);
+    if (!settings_.lists && taken.requests.empty()) continue;
+    write(packet);
+    unwritten = packet + 1;
     if (settings_.lists) timing_.submit(*packet, queue, writer, taken.name, shape_of(*packet), taken.kernel_index);
-    else if (taken.requests.empty()) writer(packet, 1);
     else take(*packet, queue, writer, taken);
   }
+  write(end);
 }
 
 void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer, const Taken& taken) {

@@ -36,10 +36,11 @@ class Capture {
   Queues queues;
 
  private:
+  using Counter = std::atomic<uint64_t>;
   struct Known {
     std::vector<size_t> requests;  // that want this kernel
     std::string name;
-    uint64_t* count = nullptr;  // element of counts_
+    Counter* count = nullptr;  // element of counts_
   };
   struct Request {
     Wanted wanted;
@@ -55,6 +56,9 @@ class Capture {
   };
   using Packet = hsa_kernel_dispatch_packet_t;
 
+  // Counts a dispatch of a kernel that this thread has dispatched before and that no request wants, without a lock; returns false
+  // for others.
+  bool counts_unwanted(uint64_t kernel_object);
   // Counts a dispatch; returns the requests that it satisfies.
   Taken counts(const Packet& packet);
   // Returns the kernel; `lock`, of counts_lock_, is released meanwhile if the kernel is new.
@@ -72,11 +76,10 @@ class Capture {
   std::atomic<bool> armed_{true};
   std::mutex times_lock_;  // held while times-<pid>.json is written
   Timing timing_;
-  std::mutex counts_lock_;                     // of all members below; every dispatch takes it, so that it protects short work only
+  std::mutex counts_lock_;                     // of all members below
   std::unordered_map<uint64_t, Known> known_;  // by kernel object
-  std::map<std::string, uint64_t> counts_;     // dispatches by kernel name
+  std::map<std::string, Counter> counts_;      // dispatches by kernel name; elements are also counted without the lock
   std::vector<std::shared_ptr<Request>> requests_;
-  uint64_t dispatches_ = 0;
   std::vector<std::string> warnings_;
 };
 

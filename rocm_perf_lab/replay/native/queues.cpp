@@ -60,7 +60,6 @@ void Queues::remove(hsa_queue_t* queue) {
 }
 
 void Queues::wait_turn(Queue& queue, PacketWriter writer) {
-  if (!is_stopped_) return;
   Lock lock(lock_);
   while (is_stopped_) {
     if (queue.is_asked) {

@@ -41,6 +41,8 @@ class Queues {
   // Called before the queue is destroyed.
   void remove(hsa_queue_t* queue);
 
+  // Whether another thread captures.
+  bool is_stopped() const { return is_stopped_.load(std::memory_order_acquire); }
   // Called by packet handlers: waits while another thread captures, and drains `queue` for it.
   void wait_turn(Queue& queue, PacketWriter writer);
   // Returns whether this packet is a barrier of the tool.

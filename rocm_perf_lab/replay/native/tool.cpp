@@ -1,5 +1,6 @@
 // HSA tools library: OnLoad installs hooks in the runtime's API table. Each hook forwards the call and records its effect.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,10 +16,13 @@ namespace {
 
 Api api;
 Capture* tool;  // never deleted: threads of the runtime may use it until the process ends
-pid_t owner;
 
-// The child of a fork cannot use the runtime of its parent, and locks may be held by threads that it does not have.
-bool is_watching() { return tool != nullptr && tool->is_armed() && owner == getpid(); }
+// Whether `tool` belongs to the parent of a fork. The child cannot use the runtime of its parent, and locks may be held by threads
+// that it does not have.
+std::atomic<bool> is_child{false};
+
+// Called for every packet: reads two variables.
+bool is_watching() { return tool != nullptr && tool->is_armed() && !is_child.load(std::memory_order_relaxed); }
 
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 bool ok(hsa_status_t status) { return status == HSA_STATUS_SUCCESS; }
@@ -449,7 +453,7 @@ hsa_status_t on_intercept_create(hsa_agent_t agent, uint32_t size, hsa_queue_typ
 
 hsa_status_t on_queue_destroy(hsa_queue_t* queue) {
   if (is_cooperative(queue)) return HSA_STATUS_SUCCESS;
-  if (tool != nullptr && owner == getpid()) tool->queues.remove(queue);
+  if (tool != nullptr && !is_child) tool->queues.remove(queue);
   return api.hsa_queue_destroy(queue);
 }
 
@@ -565,8 +569,10 @@ bool start(ApiTable& tables) {
   const std::string marker = settings->directory + "/loaded-" + std::to_string(getpid());
   try {
     api.save(tables);
-    tool = new Capture(*settings, api, owner == getpid() ? tool : nullptr);
-    owner = getpid();
+    static const int registered = pthread_atfork(nullptr, nullptr, [] { is_child = true; });
+    if (registered != 0) throw Failure("a fork of the application cannot be noticed");
+    tool = new Capture(*settings, api, is_child ? nullptr : tool);
+    is_child = false;
     install(tables);
     replace_file(marker, "ok\n");
     return true;
@@ -577,7 +583,7 @@ bool start(ApiTable& tables) {
 }
 
 __attribute__((destructor)) void report_at_exit() {
-  if (tool == nullptr || owner != getpid() || !tool->is_armed()) return;
+  if (!is_watching()) return;
   tool->report();
   tool->report_times(std::chrono::seconds(2));
 }
