@@ -6,6 +6,7 @@ complete capture is accepted however the application ends, and kept if this proc
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import os
 import shutil
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 _SHOWN_KERNELS = 20
 _PREFIX = "ROCM_PERF_LAB_CAPTURE_"
 _POLL_S = 0.1
+_SHORTEST_EXPRESSION = 3  # characters, with the slashes
+_REG_EXTENDED = 1
+_REGEX_BYTES = 256
+"""Enough for `regex_t`."""
 _REPORT_BYTES = 1 << 16
 """Space that the reports of the tool need."""
 _END_GRACE_S = 5.0
@@ -290,6 +295,10 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
         )
     if not request.lists and not all(wanted.kernel for wanted in request.wanted):
         raise ApplicationCaptureError("no kernel to capture", where="--kernel", hint="Pass the name of the kernel.")
+    for wanted in request.wanted:
+        reason = _expression_error(wanted.kernel)
+        if reason is not None:
+            raise ApplicationCaptureError(f"{wanted.kernel} is no regular expression: {reason}", where="--kernel")
     lowest = min(wanted.dispatch for wanted in request.wanted)
     if lowest < 0:
         raise ApplicationCaptureError(f"dispatch {lowest} does not exist", where="--dispatch", hint="Dispatches count from 0.")
@@ -299,6 +308,20 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
             where=str(request.output),
             hint=f"Remove it (rm -r {request.output}), or choose another one with --output.",
         )
+
+
+def _expression_error(kernel: str) -> str | None:
+    """Return why /kernel/ is no POSIX extended regular expression, as the tool sees it; None for names and valid expressions."""
+    if len(kernel) < _SHORTEST_EXPRESSION or not (kernel.startswith("/") and kernel.endswith("/")):
+        return None
+    library = ctypes.CDLL(None)
+    compiled, reason = ctypes.create_string_buffer(_REGEX_BYTES), ctypes.create_string_buffer(128)
+    status = library.regcomp(compiled, kernel[1:-1].encode(), _REG_EXTENDED)
+    if status == 0:
+        library.regfree(compiled)
+        return None
+    library.regerror(status, compiled, reason, ctypes.c_size_t(len(reason)))
+    return reason.value.decode()
 
 
 @dataclass(frozen=True)

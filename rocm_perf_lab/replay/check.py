@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.format import PAGE_BYTES
 from rocm_perf_lab.replay.kernarg import explicit_arguments, service_blocks
 
@@ -246,6 +247,30 @@ def element_types(capture: Capture) -> dict[int, str]:
 
 
 _POINTER_BYTES = 8
+
+
+def require_pointers(capture: Capture, types: Mapping[str, str]) -> None:
+    """Check that element types are those of pointer arguments.
+
+    Args:
+        capture: The capture.
+        types: Element types by argument name or `@offset`.
+
+    Raises:
+        ReplayError: The kernel has no such pointer argument.
+    """
+    pointers = [argument for argument in explicit_arguments(capture.kernel) if argument.size == _POINTER_BYTES]
+    known = {name for argument in pointers for name in (argument.name, f"@{argument.offset}") if name}
+    unknown = [name for name in types if name not in known]
+    if unknown:
+        shown = ", ".join(
+            f"{argument.name} (@{argument.offset})" if argument.name else f"@{argument.offset}" for argument in pointers
+        )
+        raise ReplayError(
+            f"{capture.kernel.name} has no pointer argument {unknown[0]!r}",
+            where="--type",
+            hint=f"Its pointers are {shown}." if pointers else "It has no pointers.",
+        )
 
 
 def _typed_blocks(capture: Capture, given: Mapping[str, str]) -> Iterator[_Typed]:

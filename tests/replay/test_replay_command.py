@@ -168,3 +168,19 @@ def test_a_target_of_another_architecture_is_refused_with_those_that_work(captur
     assert result.exit_code == 2
     assert "the capture is of gfx942, mi250x is gfx90a" in result.output
     assert "--target mi300a or mi300x or mi308x or mi325x" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--check", "--type", "z=f32"), "has no pointer argument 'z'"),
+        (("--check", "--type", "x=q9"), "--type x=q9: expected ARG=DTYPE"),
+        (("--agent", "7"), "the emulator has one GPU"),
+    ],
+    ids=["unknown argument", "unknown type", "agent"],
+)
+def test_options_that_do_not_fit_the_capture_are_errors(captured: Path, arguments: tuple[str, ...], what: str) -> None:
+    result = emulated("full-vm", captured, *arguments)
+
+    assert result.exit_code == 2
+    assert what in result.stderr

@@ -12,6 +12,7 @@ from rich.table import Table
 from rocm_perf_lab.core.errors import EXIT_BAD_INPUT, EXIT_NEGATIVE, EXIT_SUCCESS, LabError
 from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.jobs.replay.tracked import track_replay
+from rocm_perf_lab.replay.check import require_pointers
 from rocm_perf_lab.replay.documents import CaptureInfo, CaptureValidity, ReservationFailure, ReserveCheck, ReservedRange
 from rocm_perf_lab.replay.errors import IncompleteCapture, RelocatedReservation, ReplayError, ReservationError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
@@ -109,8 +110,14 @@ class ReplayTarget:
         return open_capture(self.directory)
 
     def session(self, capture: Capture, *, reserve_only: bool = False) -> ReplaySession:
-        """Return a replay session for the capture."""
+        """Return a replay session for the capture.
+
+        Raises:
+            LabError: An agent is given for the emulator, or the named target has another architecture.
+        """
         device = self.chosen_device
+        if device == "emulator" and self.agent is not None:
+            raise LabError("the emulator has one GPU", where="--agent", hint="Remove --agent, or add --device rocm.")
         return ReplaySession(
             capture,
             device=device,
@@ -170,6 +177,7 @@ def replay_capture(
     """
     capture = request.where.opened()
     request.where.require_times(capture)
+    require_pointers(capture, request.types)
     with request.where.session(capture) as session:
         session.start()
         started()

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS
 from rocm_perf_lab.jobs.replay.tracked import track_comparison
+from rocm_perf_lab.replay.check import require_pointers
 from rocm_perf_lab.replay.comparison import CONFIDENCE, compare_code_objects
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def run_compare(
     """
     capture = where.opened()
     where.require_times(capture)
+    if request.check is not None:
+        require_pointers(capture, request.check.types)
     with where.session(capture) as session, console.status("comparing") as status:
 
         def progress(done: int, total: int) -> None:
