@@ -177,9 +177,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Rewrite all kernels, print and write the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rewrites", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("kernels", nargs="*", help="names of kernels (default: all); results of others are kept")
-    parser.add_argument("--proposals", type=int, default=12, help="rewrites timed per round")
+    parser.add_argument("--proposals", type=int, default=8, help="rewrites timed per round")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--instructions", type=int, default=12_000_000, help="instructions of the naive kernel in all trials")
+    parser.add_argument("--instructions", type=int, default=1_500_000, help="instructions of the naive kernel in all trials")
     parser.add_argument("--experts", action="store_true", help="check the expert versions too")
     parser.add_argument("--resume", action="store_true", help="keep the results of kernels with the same sources and options")
     parser.add_argument("--minutes", type=float, help="time after which no kernel begins (default: no limit)")

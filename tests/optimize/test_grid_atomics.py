@@ -87,7 +87,7 @@ def test_the_launch_is_limited_and_has_the_lds_of_all_bins() -> None:
         (f"{INDEX} if (i < n) {{ atomicAdd(found, 1); atomicMax(found, 1); }}", "several kinds of atomics"),
         (f"{INDEX} if (i < n) {{ n -= 1; atomicAdd(found, n); }}", "not known to cover n"),
         (f"{INDEX} if (i < n) {{ __threadfence(); atomicAdd(found, 1); }}", "calls __threadfence"),
-        (f"{INDEX} if (i < bins * 3) atomicAdd(found, 1);", "no bound"),
+        (f"{INDEX} if (i < bins * 3000) atomicAdd(found, 1);", "not known to cover (bins * 3000)"),
         (f"{INDEX} if (i < n) atomicAdd(found + (threadIdx.x & 1), 1);", "uses threadIdx.x"),
         (f"__shared__ int s; {INDEX} if (i < n) atomicAdd(found, s);", "uses __shared__"),
         (f"{INDEX} if (i < n) {{ if (keys[i] > 3) return; atomicAdd(found, 1); }}", "return"),

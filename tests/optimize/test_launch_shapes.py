@@ -41,11 +41,25 @@ def test_exchanged_axes_cover_the_same_elements() -> None:
     np.testing.assert_array_equal(swapped["y"], doubled)
 
 
+def test_elements_that_a_test_excludes_stay_as_they_are() -> None:
+    """A limit may be an expression, and further conditions may exclude elements inside of it."""
+    guard = "if (r > 0 && r < h - 1 && c >= 1 && (c < w - 1))"
+    rewrite = rewrites_of(LaunchShapes(kernel=KERNEL, shapes=[(64, 4)]), source(guard))[0]
+
+    launch, outputs = emulated(KERNEL, rewrite.text)
+
+    doubled = 2 * launch.arguments[0].data  # type: ignore[union-attr]
+    np.testing.assert_array_equal(outputs["y"][1:-1, 1:-1], doubled[1:-1, 1:-1])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (source(guard=""), "no bounds"),
         (source(guard="if (r >= h) return;"), "no bounds"),
+        (source(guard="if (r >= h || c >= w + 80) return;"), "cover"),
+        (source(guard="if (r >= h || c >= r + w) return;"), "no bounds"),
+        (source(guard="if (r >= h || c >= limit(w)) return;"), "no bounds"),
         (source(body="__shared__ float t[4]; t[0] = a[r]; y[r] = t[0];"), "uses __shared__"),
         (source(body="y[r * w + c] = __shfl_xor(a[r * w + c], 1);"), "uses __shfl"),
         (source(body="if (threadIdx.x == 0) y[r * w + c] = 1;"), "uses threadIdx.x"),

@@ -103,7 +103,7 @@ class LaunchShapes:
                 return f"uses {collective[0]}"
         if any(size > 1 and axis not in indices for size, axis in zip(block, _AXES, strict=True)):
             return "an axis has no global index"
-        tested = guarded(statements(body), {index.name for index in indices.values()}) if indices else None
+        tested = guarded(statements(body), {index.name for index in indices.values()}, partial=True) if indices else None
         if tested is None:
             return "its indices have no bounds"
         if not sizes.covers(unit, {axis: tested.bounds[index.name] for axis, index in indices.items()}):

@@ -244,10 +244,15 @@ class Guarded:
     others: list[str]
 
 
-def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
+def guarded(nodes: list[Node], names: set[str], *, partial: bool = False) -> Guarded | None:
     """Return the statements behind tests that limit all indices, or None.
 
     Statements before the last test only compute, because a launch may have more work-items that execute them.
+
+    Args:
+        nodes: Statements of the kernel.
+        names: Indices.
+        partial: Whether tests may also exclude other elements, as in `i > 0 && i < n - 1`. The result does not name those.
     """
     found = Guarded([], {}, [])
     while True:
@@ -255,14 +260,14 @@ def guarded(nodes: list[Node], names: set[str]) -> Guarded | None:
         for place, node in enumerate(nodes):
             returned = early_return(node) if set(found.bounds) != names else None
             if returned is not None:
-                if not _add_bounds(found, returned, names, outside=True):
+                if not _add_bounds(found, returned, names, outside=True, partial=partial):
                     return None
                 continue
             condition = node.child_by_field_name("condition") if node.type == "if_statement" else None
             is_last = place == len(nodes) - 1 and node.child_by_field_name("alternative") is None
             if condition is not None and is_last and set(found.bounds) != names:
                 block = node.child_by_field_name("consequence")
-                if block is None or not _add_bounds(found, condition, names, outside=False):
+                if block is None or not _add_bounds(found, condition, names, outside=False, partial=partial):
                     return None
                 inner = statements(block)
                 continue
@@ -286,22 +291,37 @@ def only_computes(statement: Node) -> bool:
     return True
 
 
-def _add_bounds(found: Guarded, condition: Node, names: set[str], *, outside: bool) -> bool:
+def _add_bounds(found: Guarded, condition: Node, names: set[str], *, outside: bool, partial: bool) -> bool:
     """Add the bounds in `row >= m || col >= n` (outside) or `row < m && col < n`; return False for other conditions."""
-    text = re.sub(r"\s+", " ", text_of(condition)).strip()
-    while text.startswith("(") and text.endswith(")") and _closes_at_end(text):
-        text = text[1:-1].strip()
-    for part in text.split("||" if outside else "&&"):
+    for part in _without_parentheses(text_of(condition)).split("||" if outside else "&&"):
         if "||" in part or "&&" in part:
             return False
-        match = re.fullmatch(r"\(?\s*(\w+)\s*(>=|<)\s*(\w+)\s*\)?", part.strip())
-        if match is not None and match[1] in names and match[2] == (">=" if outside else "<") and match[3] not in names:
-            found.bounds[match[1]] = match[3]
-        elif part.count("(") == part.count(")") and not names & set(re.findall(r"[A-Za-z_]\w*", part)):
-            found.others.append(part.strip() if outside else f"!({part.strip()})")
+        match = re.fullmatch(r"(\w+)\s*(>=|<)\s*([\w\s()*/+-]+)", _without_parentheses(part))
+        limit = _without_parentheses(match[3]) if match is not None else ""
+        is_limit = limit.count("(") == limit.count(")") and not re.search(r"\w\s*\(|\)\s*\w", _CASTED.sub("", limit))
+        named = set(re.findall(r"[A-Za-z_]\w*", part))
+        if (
+            match is not None
+            and is_limit
+            and match[1] in names
+            and match[2] == (">=" if outside else "<")
+            and (not names & set(re.findall(r"[A-Za-z_]\w*", limit)) and match[1] not in found.bounds)
+        ):
+            found.bounds[match[1]] = limit if limit.isidentifier() or limit.isdigit() else f"({limit})"
+        elif part.count("(") == part.count(")") and (partial or not names & named):
+            if not names & named:
+                found.others.append(part.strip() if outside else f"!({part.strip()})")
         else:
             return False
     return True
+
+
+def _without_parentheses(text: str) -> str:
+    """Return a text without outer parentheses and with single spaces."""
+    text = re.sub(r"\s+", " ", text).strip()
+    while text.startswith("(") and text.endswith(")") and _closes_at_end(text):
+        text = text[1:-1].strip()
+    return text
 
 
 def _closes_at_end(text: str) -> bool:
