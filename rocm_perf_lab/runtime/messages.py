@@ -110,6 +110,7 @@ class FaultReport(ctypes.LittleEndianStructure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("max_instructions", ctypes.c_uint64),
+        ("is_in_host_memory", ctypes.c_uint64),
     )
 
 

@@ -218,6 +218,7 @@ class TranslationService:
             report.max_instructions,
             parse_ranges(rest[size:]),
             kernel.facts.unsupported,
+            bool(report.is_in_host_memory),
         )
         geometry = f"grid {_triple(report.grid)}, block {_triple(report.block)}"
         text = f"{self._processes.run(job)}\n   in: dispatch {report.dispatch} of queue {report.queue}, {geometry}"

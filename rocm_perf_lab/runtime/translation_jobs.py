@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.structures import FaultRecord
     from rocm_perf_lab.runtime.code_image import CodeImage, DescribedKernel
     from rocm_perf_lab.runtime.kernel_facts import KernelFacts
 
@@ -25,6 +26,12 @@ SMALL_PROGRAM = 150
 _KEPT_KERNELS = 16
 _FAR_BYTES = 16 << 20
 """Distance beyond which memory has nothing to do with an access."""
+_OVERRUN_BYTES = 1 << 16
+"""Distance to memory of the GPU up to which an address in host memory is a wrong index, not a pointer of the host."""
+_HOST_POINTER_HINT = (
+    "Copy the data to memory of hipMalloc, or allocate it with hipHostMalloc or hipMallocManaged. "
+    "With --xnack, kernels can access any host memory."
+)
 _EXPLAINED = range(1, 11)
 """Kinds of faults: all but host calls, which applications do not use, and the end of the queue."""
 
@@ -76,6 +83,8 @@ class FaultJob:
     """Memory near the invalid address."""
     unsupported: tuple[tuple[int, str], ...] = ()
     """As in :class:`~rocm_perf_lab.runtime.kernel_facts.KernelFacts`."""
+    is_in_host_memory: bool = False
+    """Whether the invalid address is valid in the application's host code."""
 
     def run(self) -> str:
         """Return the lines for the user.
@@ -100,12 +109,28 @@ class FaultJob:
         error = fault_error(
             record,
             replace(program, symbol=described.kernel.name),
-            partial(describe_place, self.ranges),
+            partial(self._describe_place, record),
             lambda resume: resumes.get(resume) if resumes.get(resume) in program.block_at else None,
             self.max_instructions,
             source_lines_of(described),
         )
+        if self._is_host_pointer(record):
+            error = type(error)(error.what, where=error.where, hint=_HOST_POINTER_HINT)
         return "\n".join(error.lines())
+
+    def _is_host_pointer(self, record: FaultRecord) -> bool:
+        """Return whether the application passed a pointer to host memory; a small overrun may end there, too."""
+        from rocm_perf_lab.emulator.faults import lane_addresses
+
+        addresses = lane_addresses(record)
+        return self.is_in_host_memory and all(
+            _distance(one, address, 1) > _OVERRUN_BYTES for address in addresses.values() for one in self.ranges
+        )
+
+    def _describe_place(self, record: FaultRecord, address: int, width_bytes: int) -> str:
+        if self._is_host_pointer(record):
+            return "in host memory, which the GPU cannot access"
+        return describe_place(self.ranges, address, width_bytes)
 
 
 @lru_cache(maxsize=_KEPT_KERNELS)

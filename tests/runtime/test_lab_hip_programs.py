@@ -46,6 +46,7 @@ def test_device_printf_arrives_on_standard_output() -> None:
         ("store", "Memory access fault by GPU node-1"),
         ("illegal", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION"),
         ("trap", "HSA_STATUS_ERROR_EXCEPTION"),
+        ("host_pointer", "in host memory, which the GPU cannot access"),
     ],
 )
 def test_a_kernel_that_fails_ends_the_program_as_in_amds_runtime(cause: str, message: str) -> None:

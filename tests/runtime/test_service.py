@@ -269,6 +269,27 @@ def test_faults_name_kernel_instruction_line_and_address(
     assert text.endswith("\n")
 
 
+def test_a_fault_at_a_pointer_of_the_host_names_ways_to_share_memory(
+    service: TranslationService, tmp_path: Path, code_object: CodeObject
+) -> None:
+    with ServiceClient(tmp_path / "service.sock") as client:
+        answered = ask(client, code_object)
+        program = service.store.kernel(answered.fields.id).image.describe("gfx942").decode()
+        store = next(i for i in program.instructions if i.mnemonic == "GLOBAL_STORE_DWORD")
+        texts = []
+        for address in (0x5080_0000, 0x5000_0104):  # a buffer of the host; host memory behind the end of a buffer of the GPU
+            record = FaultRecord(kind=FaultKind.MEMORY, inst=store.index, access=AccessKind.STORE, width_bytes=4, lanes=1)
+            record.addresses[0] = address
+            report = FaultReport(id=answered.fields.id, max_instructions=10**9, is_in_host_memory=1)
+            memory = b"".join(bound.to_bytes(8, "little") for bound in (0x5000_0000, 0x5000_0100))
+            texts.append(client.ask(MessageKind.FAULT_TEXT, report, bytes(record), memory)[1].decode())
+
+    assert "store of 4 bytes at 0x50800000, in host memory, which the GPU cannot access" in texts[0]
+    assert "hipMallocManaged" in texts[0]
+    assert "--xnack" in texts[0]
+    assert "4 bytes past the end of 256 bytes" in texts[1]
+
+
 def test_errors_end_neither_the_connection_nor_the_service(
     service: TranslationService, tmp_path: Path, code_object: CodeObject
 ) -> None:

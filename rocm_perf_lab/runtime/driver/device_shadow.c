@@ -8,6 +8,7 @@
 #include "areas.h"
 #include "device_checks.h"
 #include "findings.h"
+#include "maps.h"
 
 enum { DWORD = 4, CELLS_PER_PAGE = RPL_PAGE_BYTES / DWORD, CELL_PLACES = 1 << 16, MOST_PAGES = 1 << 14, FIRST_SAVED = 64,
        LINES_PER_PAGE = CELLS_PER_PAGE / RPL_LINE_DWORDS, KNOWN_PLACES = 2048 };
@@ -247,7 +248,8 @@ void drv_shadow_describe(const struct drv_checked *c, uint64_t address, uint32_t
     struct drv_block_place place;
     if (drv_memory_block(address, &place)) snprintf(text, bytes, "memory of the program at 0x%llx", (unsigned long long)address);
     else snprintf(text, bytes, "0x%llx, %s,", (unsigned long long)address,
-                  !address ? "a null pointer" : address < RPL_PAGE_BYTES ? "near a null pointer" : "outside of all memory");
+                  !address ? "a null pointer" : address < RPL_PAGE_BYTES ? "near a null pointer"
+                  : drv_is_host_memory(address) ? "host memory that the GPU cannot access" : "outside of all memory");
     return;
   }
   sites[1] = a->site;

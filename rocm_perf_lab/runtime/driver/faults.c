@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "maps.h"
 #include "service.h"
 
 enum { LINE_BYTES = 512, NEAR = 2 };
@@ -34,7 +35,9 @@ static void explain(const struct rpl_fault *fault, const struct drv_watched *wat
   memcpy(head.grid, launch->grid, sizeof head.grid);
   memcpy(head.block, launch->block, sizeof head.block);
   uint64_t ranges[NEAR][2];
-  int count = near(watched->gpu, fault->lanes ? fault->addresses[__builtin_ctzll(fault->lanes)] : 0, ranges);
+  uint64_t address = fault->lanes ? fault->addresses[__builtin_ctzll(fault->lanes)] : 0;
+  int count = near(watched->gpu, address, ranges);
+  head.is_in_host_memory = fault->kind == RPL_FAULT_MEMORY && drv_is_host_memory(address);
   struct iovec parts[] = {{&head, sizeof head}, {(void *)fault, sizeof *fault}, {ranges, (size_t)count * sizeof *ranges}};
   void *text;
   uint64_t bytes;

@@ -84,3 +84,13 @@ int drv_for_each_mapping(uint64_t begin, uint64_t end, int (*visit)(const struct
   syscall(SYS_munmap, text.bytes, text.capacity);
   return result;
 }
+
+static int note_host_memory(const struct drv_mapping *mapping, void *is_host) {
+  *(int *)is_host = mapping->readable && !mapping->is_shared;
+  return 1;
+}
+
+int drv_is_host_memory(uint64_t address) {
+  int is_host = 0;
+  return drv_for_each_mapping(address, address + 1, note_host_memory, &is_host) == 1 && is_host;
+}

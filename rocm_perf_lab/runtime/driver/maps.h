@@ -12,4 +12,6 @@ struct drv_mapping {
 // The list is read before the first call. -1: it cannot be read.
 int drv_for_each_mapping(uint64_t begin, uint64_t end, int (*visit)(const struct drv_mapping *mapping, void *argument),
                          void *argument);
+// Whether an address is in memory that only the host has: the heap, a stack, a variable. GPUs have shared mappings.
+int drv_is_host_memory(uint64_t address);
 #endif

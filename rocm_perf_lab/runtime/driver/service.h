@@ -48,7 +48,12 @@ struct rpl_hot_blocks { uint32_t id, block_count; };
 
 // A fault, to be explained. Then: struct rpl_fault, uint64_t[][2] with begin and end of the memory next to the first address. The answer
 // is TEXT_IS: lines for stderr.
-struct rpl_fault_report { uint32_t id, queue; uint64_t dispatch; uint32_t grid[3], block[3]; uint64_t max_instructions; };
+struct rpl_fault_report {
+  uint32_t id, queue;
+  uint64_t dispatch;
+  uint32_t grid[3], block[3];
+  uint64_t max_instructions, is_in_host_memory;
+};
 
 // A dispatch whose duration is wanted; the answer is DURATION_IS. Then, all of it little-endian and without padding:
 // uint64_t executions[block_count], uint64_t active_lanes[block_count], struct rpl_counters, struct rpl_workgroup_counts[workgroups],

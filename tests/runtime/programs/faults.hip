@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   if (is(what, "store")) store<<<1, 1>>>(x, size_t{1} << 38);
   if (is(what, "load")) load<<<1, 1>>>(x, size_t{1} << 38);
   if (is(what, "null")) store<<<1, 64>>>(nullptr, 0);
+  if (is(what, "host_pointer")) load<<<1, 64>>>(static_cast<int*>(calloc(1 << 20, 4)), 5);
   if (is(what, "freed")) {
     int* y;
     if (hipMalloc(&y, 64 << 20) != hipSuccess || hipFree(y) != hipSuccess) return 91;
