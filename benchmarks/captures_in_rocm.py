@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _PROGRAM = "small_dispatches"
+_WAITING = "never dispatched"
+"""Name of a kernel for which the tool waits to the end."""
 
 
 def rocm_programs() -> RocmPrograms | None:
@@ -50,48 +52,60 @@ def rocm_programs() -> RocmPrograms | None:
 
 
 def interference(programs: RocmPrograms, dispatches: int, pairs: int) -> Iterator[Figure]:
-    """Measure applications from which nothing is captured, with and without the tool, in pairs of runs in random order.
+    """Measure applications with and without the tool, in pairs of runs in random order.
 
-    The time of the first application is that of launching on the processor, the time of the second one that of its kernels.
+    While the tool waits, nothing is captured. The time of an application with empty kernels is that of launching on the
+    processor, that of the other one is the time of its kernels. After a capture, before the measured dispatches, the tool
+    forwards all calls.
     """
-    applications = {"launches": "with an empty kernel", "kernels": "with a kernel that takes longer than its launch"}
-    for mode, described in applications.items():
-        plain, watched = _paired_runs(programs, mode, dispatches, pairs)
+    described = f"{dispatches:,} small dispatches in ROCm on the emulated GPU"
+    cases = (
+        ("interference_launches", "launches", _WAITING, "with an empty kernel", "that the waiting tool adds", "< 1 %"),
+        (
+            "interference_kernels",
+            "kernels",
+            _WAITING,
+            "longer than a launch",
+            "that the waiting tool adds",
+            "< 1 %",
+        ),
+        ("interference_after", "launches", "increment", "with an empty kernel", "that the tool adds after its capture", ""),
+    )
+    for key, mode, kernel, applications, added, goal in cases:
+        plain, watched = _paired_runs(programs, mode, kernel, dispatches, pairs)
         added_percent = 100 * (watched[:, 0] / plain[:, 0] - 1)
         wall_us, processor_us = np.median(watched - plain, axis=0) / dispatches * 1e6
         interval = median_interval(added_percent)
         band = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval is not None else ""
-        each_us = np.median(plain[:, 0]) / dispatches * 1e6
+        each_us, launch_us = np.median(plain, axis=0) / dispatches * 1e6
         yield Figure(
-            f"interference_{mode}",
-            f"{dispatches:,} small dispatches {described}, {each_us:.1f} us each, in ROCm on the emulated GPU: time that "
-            f"the tool adds without a capture, median of {pairs} pairs",
+            key,
+            f"{described}, {applications}, {each_us:.1f} us each, {launch_us:.2f} us of processor time: time {added}, median of "
+            f"{pairs} pairs",
             f"{np.median(added_percent):.2f} %{band}: {wall_us:.2f} us per dispatch, {processor_us:.2f} us of processor time",
-            "< 1 %",
+            goal,
         )
 
 
-def _paired_runs(programs: RocmPrograms, mode: str, dispatches: int, pairs: int) -> tuple[Floats, Floats]:
+def _paired_runs(programs: RocmPrograms, mode: str, kernel: str, dispatches: int, pairs: int) -> tuple[Floats, Floats]:
     """Return seconds without and with the tool, shape (pairs, 2): wall-clock time, and processor time of the launching thread."""
     program, tool = programs.compile(_PROGRAM, Path(__file__).parent), build_tool()
     machine = EmulatedMachine(load_target("mi300x"), programs.root)
     random = np.random.default_rng(1)
     times = np.empty((2, pairs, 2))
-    with tempfile.TemporaryDirectory(prefix="rpl-") as scratch:
-        work = Path(scratch).resolve()
-        file = work / "seconds"
-        command = (str(program), str(file), mode, str(dispatches))
-        variables = tool_environment(CaptureRequest(command, "never dispatched", work / "capture"), tool, work, {})
-        for pair in range(-1, pairs):  # the first pair fills the caches
-            for is_watched in random.permutation(2):
+    for pair in range(-1, pairs):  # the first pair fills the caches
+        for is_watched in random.permutation(2):
+            with tempfile.TemporaryDirectory(prefix="rpl-") as scratch:
+                work = Path(scratch).resolve()
+                command = (str(program), str(work / "seconds"), mode, str(dispatches))
+                variables = tool_environment(CaptureRequest(command, kernel, work / "capture"), tool, work, {})
                 exit_code = machine.run(command, variables if is_watched else {}, [work, tool.parent, program.parent], None)
                 loaded = [marker.read_text().strip() for marker in work.glob("loaded-*")]
-                if exit_code != 0 or loaded != ["ok"] * int(is_watched):
-                    raise RuntimeError(f"the application ended with exit code {exit_code}; the tool: {loaded or 'not loaded'}")
+                captured = len(list(work.glob("capture-*/manifest.json")))
+                if exit_code != 0 or loaded != ["ok"] * int(is_watched) or captured != int(is_watched and kernel != _WAITING):
+                    raise RuntimeError(f"exit code {exit_code}, the tool: {loaded or 'not loaded'}, captures: {captured}")
                 if pair >= 0:
-                    times[is_watched, pair] = [float(line) for line in file.read_text().split()]
-                for left in work.iterdir():
-                    left.unlink()
+                    times[is_watched, pair] = [float(line) for line in (work / "seconds").read_text().split()]
     return times[0], times[1]
 
 

@@ -43,8 +43,6 @@ from tests.builders.kernels import build_hip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WATCHED_DISPATCHES = 1000
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print and write the figures."""
@@ -67,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         print("no ROCm (make rocm-root): captures are measured on the stand-in runtime only", file=sys.stderr)
     figures += large_capture(int(options.gibibytes * GIB), options.directory)
     figures += packing(half_random, options.directory)
-    publisher.publish_figures("capture and replay", [*figures, *cost_of_watching()])
+    publisher.publish_figures("capture and replay", figures)
 
 
 # ---- figures ----
@@ -192,22 +190,6 @@ extern "C" __global__ void scatter(unsigned* x, long stride, int n) {
   if (i < n) x[i * stride] = 7;
 }
 """
-
-
-def cost_of_watching() -> Iterator[Figure]:
-    """Measure a small dispatch without the tool, while it waits for another kernel, and after its capture."""
-    situations = {"without the tool": "", "while the tool waits": "never dispatched", "after the capture": "walk"}
-    with build.emulator() as environment, tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
-        command = (str(build.application("application")), str(build.kernels()), "many", str(WATCHED_DISPATCHES))
-        for number, (situation, kernel) in enumerate(situations.items()):
-            work = Path(scratch) / str(number)
-            work.mkdir()
-            request = CaptureRequest(command, kernel, work / "capture")
-            variables = tool_environment(request, build_tool(), work, environment) if kernel else environment
-            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-            yield Figure(
-                f"dispatch_{number}", f"small dispatch on the stand-in runtime, {situation}", done.stdout.splitlines()[0], ""
-            )
 
 
 def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[float, int]:
