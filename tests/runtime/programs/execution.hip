@@ -55,6 +55,7 @@ template <class Float8> __global__ void convert_floats(const float* x, Float8* c
   codes[threadIdx.x] = Float8(x[threadIdx.x]);
   back[threadIdx.x] = float(codes[threadIdx.x]);
 }
+__global__ void round_floats(const float* x, __hip_bfloat16* rounded) { rounded[threadIdx.x] = __float2bfloat16(x[threadIdx.x]); }
 __global__ void scale(float* x, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] *= a;
@@ -358,6 +359,17 @@ template <class Float8> void equal_conversions() {
     EQUAL(float(code), floats[i]);
   }
 }
+void bfloat16_on_host() {
+  std::vector<float> x(256);
+  for (int i = 0; i < 256; i++) x[i] = __builtin_bit_cast(float, 0x3f800000 + i * 0x1357 + i % 2 * 0x80000000);
+  x[0] = INFINITY;
+  x[1] = 1.00390625f;  // halfway between two values: to the even one
+  x[2] = 1.01171875f;
+  __hip_bfloat16* rounded = device_array<__hip_bfloat16>(256);
+  round_floats<<<1, 256>>>(to_device(x), rounded);
+  auto of_device = to_host(rounded, 256);
+  for (int i = 0; i < 256; i++) EQUAL(__bfloat162float(__float2bfloat16(x[i])), __bfloat162float(of_device[i]));
+}
 void float8_on_host() {
   equal_conversions<__hip_fp8_e4m3_fnuz>();
   equal_conversions<__hip_fp8_e5m2_fnuz>();
@@ -436,7 +448,7 @@ int main(int argc, char** argv) {
        {"lds", lds}, {"dynamic_lds", dynamic_lds}, {"scratch", scratch}, {"wave_operations", wave_operations}, {"geometry", geometry},
        {"indirect_calls", indirect_calls}, {"host_callback", host_callback}, {"graph", graph},
        {"run_time_compiler", run_time_compiler}, {"released_by_host", released_by_host}, {"released_by_stream", released_by_stream},
-       {"cooperative", cooperative}, {"groups", groups}, {"float8_on_host", float8_on_host},
+       {"cooperative", cooperative}, {"groups", groups}, {"float8_on_host", float8_on_host}, {"bfloat16_on_host", bfloat16_on_host},
        {"device_printf", device_printf}, {"device_heap", device_heap}, {"wait_value", wait_value},
        {"many_launches", many_launches}, {"threads_of_the_host", threads_of_the_host}, {"launch_errors", launch_errors}});
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <hip/hip_runtime.h>
+#include <hip/rocm_perf_lab_bfloat16.h>
 #include <hip/rocm_perf_lab_float16.h>
 
 typedef __bf16 __hip_bfloat16;

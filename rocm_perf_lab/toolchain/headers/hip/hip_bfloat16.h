@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hip/hip_runtime.h>
+#include <hip/rocm_perf_lab_bfloat16.h>
 
 #define ROCM_PERF_LAB_BF __attribute__((host, device))
 
