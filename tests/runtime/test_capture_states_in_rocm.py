@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -142,13 +143,15 @@ def test_a_sealed_capture_survives_every_end(captures: Captures, serving: subpro
     assert not serving_processes()
 
 
-def serving_processes() -> list[str]:
-    """Return the command lines of running processes of the application, without its launcher."""
-    lines = []
+def serving_processes() -> list[int]:
+    """Return the running processes of the application, without its launcher."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            lines.append((process / "cmdline").read_text(errors="replace"))
-    return [line for line in lines if "capture_states-" in line.split("\0")[0] and "serving" in line]
+            line = (process / "cmdline").read_text(errors="replace")
+            if "capture_states-" in line.split("\0")[0] and "serving" in line:
+                found.append(int(process.name))
+    return found
 
 
 @pytest.mark.slow
@@ -159,6 +162,27 @@ def test_a_service_is_ended_after_its_capture(captures: Captures, option: tuple[
     captures.make(name, "triple", "serving", *option)
 
     assert captures.rocm_perf("replay", "verify", name).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_service_continues_on_its_emulated_gpus_after_a_detached_capture(captures: Captures) -> None:
+    options = ("--root", str(captures.programs.root), "--detach", "--gpus", "2")
+    command = [ROCM_PERF, *captures.command("detached", "triple", "serving", *options)]
+    output = subprocess.DEVNULL  # the application keeps it open
+    subprocess.run(command, cwd=captures.directory, stdout=output, stderr=output, check=True, timeout=300)
+
+    running = serving_processes()
+    for process in running:
+        os.kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + 30
+    while serving_processes() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert len(running) == 1
+    assert not serving_processes()
+    agents = captures.content("detached", "dispatch.json")["agents"]
+    assert [agent["name"] for agent in agents].count("gfx942") == 2
+    assert captures.rocm_perf("replay", "verify", "detached").returncode == 0
 
 
 @pytest.mark.slow
