@@ -19,8 +19,12 @@ _FLAGS = (
 )
 _LINK_FLAGS = ("-lpthread", "-ldl", "-Wl,--no-undefined", "-Wl,-soname,libamdhip64.so.6")
 """A missing function fails the build; those of the preloaded driver are weak."""
-LIBRARY_NAMES = tuple(f"{library}.so{version}" for library in ("libamdhip64", "libhiprtc") for version in ("", ".5", ".6", ".7"))
-"""Names under which applications load the runtime: those of ROCm 5, 6 and 7, and the linker's."""
+LIBRARY_NAMES = (
+    *(f"{library}.so{version}" for library in ("libamdhip64", "libhiprtc") for version in ("", ".5", ".6", ".7")),
+    "libroctx64.so",
+    "librocprofiler-sdk-roctx.so",
+)
+"""Names under which applications load the runtime: those of ROCm 5, 6 and 7, and the linker's, also of rocTX."""
 
 
 def build_hip_runtime(cache: Path | None = None) -> Path:

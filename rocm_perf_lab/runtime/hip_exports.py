@@ -48,7 +48,7 @@ def export_map(versions: Mapping[str, Sequence[str]]) -> str:
         listed = "".join(f"    {name};\n" for name in names)
         text.append(f"{version} {{\n  global:\n{listed}{local}}}{parent};\n")
         parent = f" {version}"
-    text.append(f"{_LATER_VERSION} {{\n  global:\n    hip*;\n}}{parent};\n")
+    text.append(f"{_LATER_VERSION} {{\n  global:\n    hip*;\n    roctx*;\n}}{parent};\n")
     return "".join(text)
 
 

@@ -198,7 +198,8 @@ def _link(
         command = [
             *(*_LINKER, "-o", str(output), *map(str, objects)),
             *map(str, _bundles(compiler, hosts, code, program.architecture, directory)),
-            *(*program.arguments.linker, str(library), "-Wl,--allow-shlib-undefined", "-lpthread", "-ldl", "-lm"),
+            *(*program.arguments.linker, str(library), f"-L{library.parent}"),
+            *("-Wl,--allow-shlib-undefined", "-lpthread", "-ldl", "-lm"),
         ]
         call_zig(compiler, command, what="the program cannot be linked", where=", ".join(map(str, program.sources)))
         content = output.read_bytes()

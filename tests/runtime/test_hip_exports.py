@@ -72,3 +72,17 @@ def test_a_missing_function_says_so_once() -> None:
         "rocm-perf-lab HIP: hipGLGetDevices is not part of rocm-perf-lab's HIP runtime; "
         "use an installed ROCm: rocm-perf run --runtime rocm ...\n"
     )
+
+
+@pytest.mark.slow
+def test_ranges_of_roctx_nest_under_the_linkers_name_of_its_library() -> None:
+    code = (
+        "import ctypes, sys\n"
+        "library = ctypes.CDLL(sys.argv[1])\n"
+        "library.roctxMarkA(b'begin')\n"
+        "pushed = [library.roctxRangePushA(b'outer'), library.roctxRangePushA(b'inner')]\n"
+        "print(pushed, [library.roctxRangePop() for _ in range(3)])\n"
+    )
+    library = build_hip_runtime() / "libroctx64.so"
+    process = subprocess.run([sys.executable, "-c", code, str(library)], capture_output=True, text=True, check=True)
+    assert process.stdout == "[0, 1] [1, 0, -1]\n"
