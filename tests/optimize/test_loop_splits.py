@@ -88,12 +88,21 @@ def test_wavefronts_share_the_steps_of_a_softmax_of_one_pass() -> None:
         (
             "float s = 0; for (int r = 0; r < rows; ++r) s += a[r * cols + c]; y[c] = s;",
             COLUMN.replace("cols)", "cols - 1)"),
+            "no parameter",
+        ),
+        (
+            "float s = 0; if (a[c] > 0) for (int r = 0; r < rows; ++r) s += a[r * cols + c]; y[c] = s;",
+            COLUMN,
+            "reach a reduction",
+        ),
+        (
+            "float s = 0; if (a[c] > 0) return; for (int r = 0; r < rows; ++r) s += a[r * cols + c]; y[c] = s;",
+            COLUMN,
             "return early",
         ),
-        ("float s = 0; if (a[c] > 0) for (int r = 0; r < rows; ++r) s += a[r]; y[c] = s;", COLUMN, "reach a reduction"),
-        ("float s = 0; if (a[c] > 0) return; for (int r = 0; r < rows; ++r) s += a[r]; y[c] = s;", COLUMN, "return early"),
         ("float s = 0; for (int r = 0; r < rows; ++r) s += a[r]; atomicAdd(&y[c], s);", COLUMN, "uses atomic"),
         ("float s = 0; for (int r = 0; r < rows; ++r) s = s * 0.5f + a[r]; y[c] = s;", COLUMN, "no loop"),
+        ("float s = 0; for (int r = 0; r < rows; ++r) s += a[c * cols + r]; y[c] = s;", COLUMN, "neighbouring elements"),
         ("__shared__ float t[64]; t[c % 64] = a[c]; __syncthreads(); y[c] = t[0];", COLUMN, "uses __shared__"),
         ("for (int r = 0; r < rows; ++r) y[r * rows + c] = a[r];", COLUMN, None),  # rows may be 0 for all that is known
     ],

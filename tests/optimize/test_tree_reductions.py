@@ -56,6 +56,18 @@ def test_a_sum_moves_to_registers(loop: str) -> None:
     np.testing.assert_allclose(y, a.sum(axis=1), rtol=1e-5, atol=1e-5)
 
 
+def test_an_array_in_dynamic_lds_moves_to_registers_unless_it_is_shared() -> None:
+    text = source(f"{STORE}{HALVED}{END}").replace("__shared__ float s[128];", "extern __shared__ float s[];")
+    (rewrite,) = rewrites_of(TreeReductions(kernel=KERNEL), text)
+
+    launch, outputs = emulated(KERNEL, rewrite.text)
+
+    a = launch.arguments[0].data.astype(np.float64)  # type: ignore[union-attr]
+    np.testing.assert_allclose(outputs["y"], a.sum(axis=1), rtol=1e-5, atol=1e-5)
+    both = text.replace("float s[];", "float s[]; extern __shared__ int others[];")
+    assert "shares dynamic LDS" in reason_of(TreeReductions(kernel=KERNEL), both)
+
+
 def test_two_reductions_use_the_array_one_after_the_other() -> None:
     """A softmax denominator: the maximum and then the sum of each row."""
     most = HALVED.replace("s[threadIdx.x] += s[threadIdx.x + k]", "s[threadIdx.x] = fmaxf(s[threadIdx.x], s[threadIdx.x + k])")

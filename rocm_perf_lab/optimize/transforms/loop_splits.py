@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.access_positions import AccessPositions, is_access
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import WAVE, split_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
@@ -135,6 +136,8 @@ class SplitLoops:
             return obstacle
         if not plan.loops or plan.scans or plan.tops or has_pairs(plan):
             return "has no loop that only accumulates or stores"
+        if row is not None and not _has_contiguous_access(unit.kernel, plan, row.name):
+            return "its neighbours do not access neighbouring elements"
         varying = {"threadIdx"} if row is None else {row.name}
         tests = tuple(_tests(unit.kernel, row.name)) if row is not None else ()
         bound = tested.bounds[row.name] if tested is not None and row is not None else ""
@@ -174,6 +177,16 @@ class SplitLoops:
         helpers = "".join(split_function(operation, parts, items) for operation in plan.operations())
         edits.append(Edit(outermost.start_byte, outermost.start_byte, helpers))
         return with_launch(unit, LaunchDescriptor(grid=tuple(grid), block=(items, parts)), edits)
+
+
+def _has_contiguous_access(kernel: Node, plan: RowPlan, name: str) -> bool:
+    """Return whether an access in a split loop is contiguous along an index."""
+    positions = AccessPositions(kernel, {name})
+    for node in (n for found in plan.loops for n in walk(found.loop.body) if is_access(n)):
+        places = positions.terms(node)
+        if places is not None and positions.is_contiguous(places, name):
+            return True
+    return False
 
 
 def _tests(kernel: Node, name: str) -> list[Node]:

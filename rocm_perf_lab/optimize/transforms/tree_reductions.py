@@ -215,8 +215,10 @@ def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Arr
         if node.type == "declaration"
         and any(c.type == "array_declarator" and text_of(c.child_by_field_name("declarator")) == name for c in node.children)
     ]
-    if len(declared) != 1 or "__shared__" not in text_of(declared[0]) or "extern" in text_of(declared[0]):
-        return "is no array in LDS with a constant size"
+    if len(declared) != 1 or "__shared__" not in text_of(declared[0]):
+        return "is no array in LDS"
+    if "extern" in text_of(declared[0]) and text_of(kernel.child_by_field_name("body")).count("extern") != 1:
+        return "shares dynamic LDS with others"
     element = text_of(declared[0].child_by_field_name("type"))
     if len(declared[0].children_by_field_name("declarator")) != 1 or _ELEMENTS.fullmatch(element) is None:
         return "is declared with others, or has elements of another type"
