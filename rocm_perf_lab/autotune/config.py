@@ -66,8 +66,8 @@ class AutotuneConfig(StrictModel):
     """Coefficient of variation above which a trial is measured again."""
     max_rounds: PositiveInt = 3
     """Largest number of rounds of a trial, each of `passes.runs` measurements."""
-    max_races: NonNegativeInt = 4
-    """Further rounds for configurations with nearly equal times; 0 decides by the trials alone."""
+    max_races: NonNegativeInt = 20
+    """Largest number of further rounds for configurations with nearly equal times; 0 decides by the trials alone."""
     cutoff: float | None = Field(10.0, ge=1)
     """Multiple of the best configuration's wall-clock time after which a run is ended, after ten seconds at the earliest; None
     does not end it."""

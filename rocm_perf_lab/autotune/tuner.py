@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _CONFIRMED = 8
 """Number of trials without expected improvement since the best, after which a search without a budget ends."""
 _RACE = "race"
+RACE_SAMPLES = 32
+"""Number of measurements that a race may always have; if there are more trials, it may have as many as these."""
 _HOPELESS = 50
 """Number of failed trials, before any has run, after which a search ends."""
 
@@ -110,7 +112,7 @@ class Tuner:
         objective: Measures one configuration.
         budget: Number of configurations, including those of earlier runs; None: all that are worth measuring.
         told: Called with every finished trial.
-        max_races: Further rounds for configurations with nearly equal times.
+        max_races: Largest number of further rounds for configurations with nearly equal times.
         exclusive: Whether no other process uses the study, so that running trials belong to a process that has ended.
         stop_reason: Why the search ended; set by :meth:`run`.
         band: Returns the error band of the ratio of two emulated times, or None if times are measured.
@@ -176,7 +178,7 @@ class Tuner:
             return None if isinstance(times, Infeasible) else times
 
         times = {number: trial.details["times_ms"] for number, trial in ran.items()}
-        found = race(times, sample, max_rounds=self.max_races)
+        found = race(times, sample, max_rounds=self.max_races, max_samples=max(len(times), RACE_SAMPLES))
         self.study.set_user_attr(_RACE, found.as_json() if found is not None else None)
 
     def result(self) -> TuningResult:

@@ -12,6 +12,8 @@ from rocm_perf_lab.statistics.racing import race
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 
 class NoisyTimes:
     """Times with normal noise around a true median."""
@@ -106,14 +108,48 @@ def test_equal_inputs_return_equal_results() -> None:
 
 
 def test_rounds_have_different_orders() -> None:
-    asked: list[int] = []
+    noisy = NoisyTimes(8, dict.fromkeys(range(6), 1.0), noise=0.3)  # never decided
 
-    def sample(trial: int) -> list[float]:
-        asked.append(trial)
-        return [1.0, 1.5, 0.5]  # never decided
+    race({trial: [1.0, 1.5, 0.5] for trial in range(6)}, noisy.sample, max_rounds=4)
 
-    race({trial: [1.0, 1.5, 0.5] for trial in range(6)}, sample, max_rounds=4)
-
+    asked = noisy.asked
     rounds = [tuple(asked[start : start + 6]) for start in range(0, 24, 6)]
     assert all(sorted(order) == list(range(6)) for order in rounds)
     assert len(set(rounds)) > 1
+
+
+def test_a_race_has_no_more_measurements_than_allowed() -> None:
+    noisy = NoisyTimes(9, dict.fromkeys(range(6), 1.0), noise=0.3)
+
+    race({trial: [1.0, 1.5, 0.5] for trial in range(6)}, noisy.sample, max_rounds=10, max_samples=20)
+
+    assert 2 * 6 < len(noisy.asked) <= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "drift", "of_a_round"), [(0.1, 0.0, 0.0), (0.05, 0.03, 0.0), (0.02, 0.03, 0.01)])
+def test_few_winners_are_slower_than_the_best_although_rounds_differ_and_clocks_drift(
+    noise: float, drift: float, of_a_round: float
+) -> None:
+    random = np.random.default_rng(11)
+    wrong = decided = decided_wrongly = 0
+    for _ in range(30):
+        slowdown, clock = np.sort(random.exponential(0.05, 30)), float(random.uniform(0, 6))
+
+        def sample(trial: int, slowdown: NDArray[np.float64] = slowdown) -> list[float]:
+            nonlocal clock
+            clock += 0.025
+            log = slowdown[trial] + drift * np.sin(clock) + of_a_round * random.standard_normal()
+            return list(np.exp(log + noise * random.standard_normal(30)))
+
+        first = {trial: sample(trial) for trial in random.permutation(30).tolist()}
+        found = race(first, sample, max_rounds=20, max_samples=60)
+        winner = found.winner.trial if found else min(first, key=lambda trial: float(np.median(first[trial])))
+        is_wrong = slowdown[winner] - slowdown[0] > 0.01
+        wrong += is_wrong
+        if found is None or found.decided:
+            decided += 1
+            decided_wrongly += is_wrong
+
+    assert wrong <= 0.05 * 30 + 2
+    assert decided_wrongly <= 0.05 * decided + 2
