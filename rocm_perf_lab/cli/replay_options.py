@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -115,7 +115,7 @@ def check_request(options: dict[str, Any]) -> CheckRequest:
     """Return the comparison of `check_options`. With a tolerance, NaN values compare equal by default."""
     from rocm_perf_lab.replay.messages import CheckRequest
 
-    nan = options["nan"] or ("equal" if options["rtol"] or options["atol"] else "exact")
+    nan: Literal["equal", "exact", "forbid"] = options["nan"] or ("equal" if options["rtol"] or options["atol"] else "exact")
     return CheckRequest(rtol=options["rtol"], atol=options["atol"], nan=nan, types=options["types"])
 
 

@@ -86,7 +86,8 @@ class BackgroundRun:
         answer: dict[str, Any] = json.loads(text)
         if "what" in answer:
             raise LabError(answer["what"], where=answer["where"], hint=answer["hint"])
-        return answer["exit_code"]
+        exit_code: int | None = answer["exit_code"]
+        return exit_code
 
     def end(self) -> None:
         """End the application if it still runs, as SIGTERM ends `rocm-perf run`."""
