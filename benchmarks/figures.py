@@ -148,10 +148,10 @@ class Publisher:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n")
 
-    def publish_figures(self, title: str, figures: Iterable[Figure], data: Any = None) -> None:
+    def publish_figures(self, title: str, figures: Iterable[Figure], data: Any = None, *, suffix: str = "") -> None:
         """Print and write figures with their goals."""
         rows = {figure.key: (figure.name, figure.value, figure.goal) for figure in figures}
-        self.publish(title, FIGURE_COLUMNS, rows, data)
+        self.publish(title, FIGURE_COLUMNS, rows, data, suffix=suffix)
 
 
 def refreshed(page: Path) -> str:

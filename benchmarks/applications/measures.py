@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import tempfile
@@ -40,8 +41,12 @@ class Run:
     def of(cls, command: Sequence[str], directory: Path = Path("/")) -> Run:
         """Run a command to its end; one that does not end counts as killed by its time limit."""
         start, used = time.perf_counter(), _cpu_seconds()
+        # Python modules are compiled once, as on the machine of a user.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         try:
-            done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+            done = subprocess.run(
+                command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+            )
         except subprocess.TimeoutExpired:
             return cls(-1, "", f"no end after {_TIMEOUT_S} s", time.perf_counter() - start)
         return cls(done.returncode, done.stdout, done.stderr, time.perf_counter() - start, _cpu_seconds() - used)
