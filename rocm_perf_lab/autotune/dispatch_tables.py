@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.shapes import ShapeError
 from rocm_perf_lab.core.expressions import evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rocm_perf_lab.autotune.shapes_document import ShapesDocument
     from rocm_perf_lab.autotune.space import Configuration
@@ -31,18 +31,14 @@ _KEYWORDS = frozenset(
         decltype default delete do double else enum explicit export extern false float for friend goto if inline int long
         mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register return short
         signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned using virtual
-        void volatile while xor xor_eq detail index select dispatch shapes configurations""",
+        void volatile while xor xor_eq detail index select dispatch shapes configurations Shape Configuration Function""",
     )
 )
 """Words of C++ and names of the header."""
 
 
 def tables(found: ShapesDocument, kernel: KernelDescription | None) -> dict[str, str]:
-    """Return the text of each file by name; `kernel` is None for a command.
-
-    Raises:
-        ShapeError: A name cannot be one in C++.
-    """
+    """Return the text of each file by name; `kernel` is None for a command."""
     return {TRITON_FILE: triton_table(found, kernel), HEADER_FILE: header(found), PARAMS_FILE: kernel_params(found)}
 
 
@@ -154,19 +150,19 @@ def _argument_names(found: ShapesDocument, kernel: KernelDescription | None) -> 
 def header(found: ShapesDocument) -> str:
     """Return a C++17 header: the configurations as types, and `dispatch`, which calls a function with the one of a shape.
 
-    Raises:
-        ShapeError: A name cannot be one in C++.
+    Names that cannot be names in C++ are changed: `block-m` becomes `block_m`, `template` becomes `template_0`.
     """
-    shapes, used = found.shapes[0].shape, found.configurations[0]
-    for name in (*shapes, *used):
-        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(?<!_)", name) is None or name in _KEYWORDS:
-            raise ShapeError(f"{name!r} cannot be a name in C++", where="autotune.shapes", hint="rename it")
-    fields = {name: _type([values[name] for values in found.configurations]) for name in used}
-    sizes = {name: _size_type([shape.shape[name] for shape in found.shapes]) for name in shapes}
+    settings, sizes_of = _cpp_names(found.configurations[0]), _cpp_names(found.shapes[0].shape)
+    configurations = [_renamed(values, settings) for values in found.configurations]
+    shape_rows = [(_renamed(shape, sizes_of), position) for shape, position in _rows(found)]
+    shapes = list(sizes_of.values())
+    fields = {name: _type([values[name] for values in configurations]) for name in settings.values()}
+    sizes = {name: _size_type([shape.shape[key] for shape in found.shapes]) for key, name in sizes_of.items()}
+    namespace = f"{_cpp_names([found.kernel.name])[found.kernel.name]}_tuned"
     members = "\n".join(f"    {kind} {name};" for name, kind in fields.items())
-    listed = "\n".join(f"    {{{_values(values, fields)}}}," for values in found.configurations)
-    types = "\n".join(_struct(number, values, fields) for number, values in enumerate(found.configurations))
-    rows = "\n".join(f"    {{{_values(shape, sizes)}, {position}}}," for shape, position in _rows(found))
+    listed = "\n".join(f"    {{{_values(values, fields)}}}," for values in configurations)
+    types = "\n".join(_struct(number, values, fields) for number, values in enumerate(configurations))
+    rows = "\n".join(f"    {{{_values(shape, sizes)}, {position}}}," for shape, position in shape_rows)
     distance = "\n".join(f"    total_ *= detail::ratio({name}, shape_.{name});" for name in shapes)
     cases = "\n".join(
         f"    case {number}: return function_(Configuration{number}{{}});" for number in range(1, len(found.configurations))
@@ -176,7 +172,7 @@ def header(found: ShapesDocument) -> str:
     return f"""// {_origin(found)}
 #pragma once
 
-namespace {_identifier(found.kernel.name)}_tuned {{
+namespace {namespace} {{
 
 struct Configuration {{
 {members}
@@ -241,12 +237,27 @@ constexpr auto dispatch({arguments}, Function&& function_) {{
     }}
 }}
 
-}}  // namespace {_identifier(found.kernel.name)}_tuned
+}}  // namespace {namespace}
 """
 
 
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
+def _cpp_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a different name in C++ for each name: without underscores at its ends, which the names of the header have."""
+    found: dict[str, str] = {}
+    for name in names:
+        base = re.sub(r"\W|_+$", "_", name, flags=re.ASCII).strip("_") or "value"
+        base = base if base[0].isalpha() else f"value_{base}"
+        is_reserved = base in _KEYWORDS or re.fullmatch(r"Configuration\d+", base) is not None
+        unused = (f"{base}_{number}" for number in count())
+        chosen = next(unused) if is_reserved else base
+        while chosen in found.values():
+            chosen = next(unused)
+        found[name] = chosen
+    return found
+
+
+def _renamed(values: Configuration, names: Mapping[str, str]) -> Configuration:
+    return {names[name]: value for name, value in values.items()}
 
 
 def _size_type(values: Sequence[Any]) -> str:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from rocm_perf_lab.autotune.dispatch_tables import header, kernel_params, triton_table
-from rocm_perf_lab.autotune.shapes import ShapeError
 from rocm_perf_lab.autotune.shapes_document import ShapesDocument
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
@@ -131,10 +130,25 @@ def test_text_and_fractions_have_types_of_their_own() -> None:
     assert "constexpr int select(const char* layout, long long size)" in text
 
 
-@pytest.mark.parametrize("name", ["template", "block m", "_m"])
-def test_a_name_that_is_none_in_cpp_is_refused(name: str) -> None:
-    with pytest.raises(ShapeError, match="cannot be a name in C"):
-        header(document([{name: 1}], ({"n": 1}, 0)))
+ODD_NAMES = """\
+#include <hip/hip_runtime.h>
+#include "configurations.hpp"
+
+static_assert(gemm_tuned::select(1, 2, 2) == 0, "tuned");
+static_assert(gemm_tuned::dispatch(1, 2, 7, [](auto tuned) { return decltype(tuned)::template_0; }) == 5, "nearest");
+static_assert(gemm_tuned::configurations[1].block_m == 7 && gemm_tuned::configurations[1].block_m_0 == 8, "both");
+static_assert(gemm_tuned::configurations[1].m == 9 && gemm_tuned::configurations[1].value_2x, "ends and digits");
+"""
+
+
+def test_names_that_cannot_be_names_in_cpp_are_changed_in_the_header(tmp_path: Path) -> None:
+    first = {"template": 4, "block m": 1, "block-m": 2, "_m": 3, "2x": False}
+    second = {"template": 5, "block m": 7, "block-m": 8, "_m": 9, "2x": True}
+    found = document([first, second], ({"Shape": 1, "n_": 2, "double": 2}, 0), ({"Shape": 1, "n_": 2, "double": 8}, 1))
+    (tmp_path / "configurations.hpp").write_text(header(found))
+    (tmp_path / "program.hip").write_text(ODD_NAMES)
+
+    compile_source(CompileRequest(tmp_path / "program.hip", "gfx942"), compiler=the_compiler())
 
 
 def test_params_of_the_kernel_are_those_of_the_heaviest_configuration_and_of_each_shape() -> None:

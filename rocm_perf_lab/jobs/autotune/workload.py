@@ -275,12 +275,10 @@ class WorkloadSearch:
 
     def _write(self, found: ShapesDocument, tracker: RunTracker) -> Path:
         path = self.lab.output_dir / NAME
-        texts = {NAME: found.model_dump_json(indent=2) + "\n"}
+        self._write_file(NAME, found.model_dump_json(indent=2) + "\n", tracker)
         if found.configurations:
-            texts |= tables(found, self.lab.config.kernel if self.command is None else None)
-        for name, text in texts.items():
-            write_text(self.lab.output_dir / name, text)
-            tracker.log_artifact(self.lab.output_dir / name)
+            for name, text in tables(found, self.lab.config.kernel if self.command is None else None).items():
+                self._write_file(name, text, tracker)
         tracker.log_artifact(self.lab.output_dir / "config.json")
         metrics = {"evaluated_configs": float(found.evaluated_configs), "configurations": float(len(found.configurations))}
         if found.weighted_regret is not None:
@@ -288,6 +286,10 @@ class WorkloadSearch:
         tracker.log_metrics(metrics, step=found.evaluated_configs)
         tracker.set_tags({"job": self.lab.job_name, "time_kind": found.time_kind, "stop_reason": found.stop_reason})
         return path
+
+    def _write_file(self, name: str, text: str, tracker: RunTracker) -> None:
+        write_text(self.lab.output_dir / name, text)
+        tracker.log_artifact(self.lab.output_dir / name)
 
     def _show(self, found: ShapesDocument) -> None:
         console, errors = self.lab.console, self.errors()
