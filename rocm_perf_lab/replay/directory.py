@@ -68,6 +68,12 @@ class CaptureDirectory:
                 return np.zeros(0, dtype=np.uint8)
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), dtype=np.uint8)
 
+    def pieces(self, name: str, nbytes: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the bytes of a file in arrays of at most `nbytes`, which are read: pages of a mapping count as memory in use."""
+        with self.opened(name) as descriptor, os.fdopen(os.dup(descriptor), "rb") as source:
+            while piece := source.read(nbytes):
+                yield np.frombuffer(piece, dtype=np.uint8)
+
     def names(self) -> set[str]:
         """Return the names of all files and symbolic links in the directory."""
         found = set()

@@ -59,7 +59,7 @@ def pack_capture(source: Path, target: Path, *, near: Path) -> None:
             _place(target, name, directory.content(name), files)
             continue
         digest = hashlib.sha256()
-        words = packs.write(_hashed(directory.view(name), digest))
+        words = packs.write(_hashed(directory.pieces(name, _PIECE), digest))
         if digest.hexdigest() != entry.sha256:
             raise CaptureError(f"{name} was modified: its SHA-256 does not match the manifest", where=str(source))
         pages = f"{name.removesuffix('.bin')}.pages"
@@ -87,9 +87,8 @@ def pack_in_place(capture: Path) -> None:
             (scratch / "plain").rename(capture)
 
 
-def _hashed(content: NDArray[np.uint8], digest: hashlib._Hash) -> Iterator[NDArray[np.uint8]]:
-    for start in range(0, len(content), _PIECE):
-        piece = content[start : start + _PIECE]
+def _hashed(pieces: Iterator[NDArray[np.uint8]], digest: hashlib._Hash) -> Iterator[NDArray[np.uint8]]:
+    for piece in pieces:
         digest.update(piece.data)
         yield piece
 
