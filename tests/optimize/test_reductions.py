@@ -30,6 +30,8 @@ ORDERED = [
     "if (x[i] > x[k] + 1) k = i;",
     "if (x[i] >= x[k]) k = i;",
     "if (i > 2) t = x[i]; m += t;",
+    "if (u[i] > k) k = u[i];",  # compares as unsigned
+    "t = x[i]; if (x[i] * t > x[k] * t) k = i;",
     "m += t; t = x[i];",
 ]
 
@@ -37,7 +39,7 @@ ORDERED = [
 def loop_of_body(body: str) -> IndependentLoop | str:
     """Return the loop with a body, or why it is not independent."""
     loop = f"float m = 0, t; int k = 0; for (int i = 0; i < count; ++i) {{ {body} }}"
-    text = f"__global__ void f(const float* x, const int* z, float* y, int count) {{ {loop} y[1] = m + k; }}"
+    text = f"__global__ void f(const float* x, const int* z, const unsigned* u, float* y, int count) {{ {loop} y[1] = m + k; }}"
     unit = parse_source(text.encode(), "f")
     return independent_loop(unit, next(n for n in walk(unit.kernel) if n.type == "for_statement"))
 

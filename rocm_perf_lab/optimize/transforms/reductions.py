@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of, touched
 from rocm_perf_lab.optimize.transforms.rewriting import (
+    assigned_names,
     counted_loop,
     element_type,
     enclosing_function,
@@ -259,6 +260,8 @@ def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reductio
             return set(writes), f"carries {name} from one iteration to the next"
         if any(loses_digits(function, kind, node) for node in nodes):
             return set(writes), f"converts the sum {name} to an integer in each iteration"
+        if any(_compares_otherwise(function, kind, node) for node in nodes if not accumulating(name, node)):
+            return set(writes), f"may compare {name} as another type"
         if _count(loop.body, name) != sum(_count(node, name) for node in [*nodes, *(test for _, test in tested)]):
             return set(writes), f"uses {name} while it is accumulated"
         found.append(Reduction(name, kind, operation))
@@ -326,6 +329,22 @@ def _chosen_extreme(name: str, node: Node, kind: str) -> Operation | None:
         opposite = _compared(test, name, second)
         return None if opposite is None else ("min" if opposite == "max" else "max")
     return None
+
+
+def _compares_otherwise(function: Node, kind: str, node: Node) -> bool:
+    """Return whether a test may compare values as another integer type than that of the variable."""
+    if _FLOATING.search(kind):
+        return False
+    plain = kind.removeprefix("const ")
+    for value in (
+        n for n in walk(node) if n.type in ("identifier", "subscript_expression", "call_expression", "cast_expression")
+    ):
+        if value.type == "identifier" and scalar_type(function, text_of(value)) not in (plain, f"const {plain}", None):
+            return True
+        base = value.child_by_field_name("argument") if value.type == "subscript_expression" else None
+        if value.type != "identifier" and (base is None or element_type(function, text_of(base)) != plain):
+            return True
+    return False
 
 
 def _compared(test: Node, name: str, value: Node) -> Operation | None:
@@ -440,7 +459,8 @@ def _place(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> 
     value = substituted(left, loop.index, "@")
     if value != substituted(right, place, "@"):
         return None
-    if "@" not in value or {place, loop.index} & names_in_text(value) or names_in_text(value) & declared_in(loop.body):
+    changing = {place, loop.index} | declared_in(loop.body) | assigned_names(loop.body)
+    if "@" not in value or names_in_text(value) & changing:
         return None
     return Reduction(place, kind, "first max" if sign == ">" else "first min", place, value)
 
