@@ -1,4 +1,5 @@
-// Every operation is compared with the earlier ones that are kept: those of each stream, up to a limit of number and memory.
+// Every operation is compared with the earlier ones that are kept: those of each stream, up to a limit of number and memory. Streams
+// whose operations all happen before it are left out.
 #include "races.h"
 
 #include <pthread.h>
@@ -13,7 +14,7 @@ enum { MOST_KEPT = 2048, MOST_KEPT_PAGES = 1 << 18, MOST_EXTENTS = 2, TEXT_BYTES
 
 // What one operation accessed: pages of a dispatch, or extents of a copy.
 struct kept {
-  struct kept *next;
+  struct kept *next, *next_in_stream;
   struct drv_op op;               // a copy
   const struct drv_kernel *kernel;
   struct drv_touched *touched;    // NULL: extents
@@ -26,6 +27,8 @@ struct conflict { uint64_t address, bytes; int first_writes, second_writes; };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept *kept, **kept_end = &kept;   // oldest first
 static uint64_t kept_count, kept_pages;
+static struct kept *first_of[RPL_CLOCK_STREAMS], *last_of[RPL_CLOCK_STREAMS];   // the same, by stream
+static uint32_t newest_of[RPL_CLOCK_STREAMS];   // highest number of an operation of the stream that was kept
 
 static uint64_t pages_of(const struct kept *k) { return k->touched ? k->touched->count : 0; }
 
@@ -33,6 +36,7 @@ static void drop_oldest(void) {
   struct kept *k = kept;
   kept = k->next;
   if (!kept) kept_end = &kept;
+  first_of[k->op.stream] = k->next_in_stream;
   kept_count--;
   kept_pages -= pages_of(k);
   drv_touched_free(k->touched);
@@ -208,20 +212,31 @@ static void report_conflict(const struct kept *a, const struct kept *b) {
 // ---- operations ----
 
 static void keep(struct kept *k) {
-  k->next = NULL;
+  uint32_t stream = k->op.stream;
+  k->next = k->next_in_stream = NULL;
   *kept_end = k;
   kept_end = &k->next;
+  *(first_of[stream] ? &last_of[stream]->next_in_stream : &first_of[stream]) = k;
+  last_of[stream] = k;
+  if (k->op.number > newest_of[stream]) newest_of[stream] = k->op.number;
   kept_count++;
   kept_pages += pages_of(k);
   while (kept && (kept_count > MOST_KEPT || (kept_pages > MOST_KEPT_PAGES && kept_count > 1))) drop_oldest();
 }
 
-static void add(struct kept *k) {
-  pthread_mutex_lock(&lock);
-  for (const struct kept *other = kept; other && !k->meets_host; other = other->next) {
+static void compare_with_stream(const struct kept *k, uint32_t stream) {
+  int has_nodes_of_its_graph = k->op.graph_launch && stream == k->op.stream;  // which the clocks do not order
+  if (k->op.clock.at[stream] >= newest_of[stream] && !has_nodes_of_its_graph) return;
+  for (const struct kept *other = first_of[stream]; other; other = other->next_in_stream) {
     if (other->meets_host || is_before(&other->op, &k->op) || is_before(&k->op, &other->op)) continue;
     report_conflict(k, other);
   }
+}
+
+static void add(struct kept *k) {
+  pthread_mutex_lock(&lock);
+  for (uint32_t stream = 0; stream < RPL_CLOCK_STREAMS && !k->meets_host; stream++)
+    if (first_of[stream]) compare_with_stream(k, stream);
   keep(k);
   pthread_mutex_unlock(&lock);
 }
@@ -327,4 +342,6 @@ void drv_races_forget(void) {
   kept = NULL;
   kept_end = &kept;
   kept_count = kept_pages = 0;
+  memset(first_of, 0, sizeof first_of);
+  memset(newest_of, 0, sizeof newest_of);
 }
