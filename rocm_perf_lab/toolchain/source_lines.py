@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _TOOLCHAIN_DIRECTORIES = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/", "triton/language/")
 
@@ -37,6 +38,14 @@ class _Inlined:
     caller: SourceLine
 
 
+@dataclass(frozen=True)
+class _UnitLines:
+    """Line rows and inlined calls of one compilation unit."""
+
+    rows: list[tuple[int, SourceLine | None]]
+    inlined: list[_Inlined]
+
+
 def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
     """Return a function from addresses to source lines; it returns None for code without a line or debug information.
 
@@ -49,10 +58,40 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
 def line_table_of_file(data: bytes) -> Callable[[int], SourceLine | None]:
     """Return the line table of an executable or library for any processor; see :func:`line_table`.
 
+    Compilation units are read when an address in them is asked for: a program with the C++ library in it has many.
+
     Raises:
         CodeObjectError: The debug information is damaged.
     """
-    return _lookup(data)
+    return _FileLines(data).at
+
+
+class _FileLines:
+    """Line tables of the compilation units of one file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._tables: dict[int, Callable[[int], SourceLine | None]] = {}
+        with _damage_reported():
+            self._dwarf, self._units = _dwarf_units(data)
+            self._ranges = [tuple(_ranges(self._dwarf, unit, unit.get_top_DIE())) for unit in self._units]
+
+    def at(self, address: int) -> SourceLine | None:
+        """Return the line of an address."""
+        for number, ranges in enumerate(self._ranges):
+            if not ranges or any(low <= address < high for low, high in ranges):
+                line = self._table(number)(address)
+                if line is not None or ranges:
+                    return line
+        return None
+
+    def _table(self, number: int) -> Callable[[int], SourceLine | None]:
+        if number not in self._tables:
+            try:
+                with _damage_reported():
+                    self._tables[number] = _table_of([_unit_lines(self._dwarf, self._units[number])])
+            except CodeObjectError:
+                self._tables[number] = lambda _: None
+        return self._tables[number]
 
 
 @lru_cache(maxsize=16)
@@ -62,18 +101,25 @@ def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
     Raises:
         CodeObjectError: The debug information is damaged.
     """
-    rows: list[tuple[int, SourceLine | None]] = []
-    inlined: list[_Inlined] = []
+    with _damage_reported():
+        dwarf, units = _dwarf_units(data)
+        return _table_of([_unit_lines(dwarf, unit) for unit in units])
+
+
+@contextmanager
+def _damage_reported() -> Iterator[None]:
     try:
-        for unit_rows, unit_inlined in _units(data):
-            rows += unit_rows
-            inlined += unit_inlined
+        yield
     except debug_information_errors() as error:
         raise CodeObjectError(
             f"the debug information cannot be decoded: {error}", hint="Compile again, or without line tables."
         ) from error
-    rows.sort(key=lambda row: row[0])
-    innermost_first = sorted(inlined, key=lambda call: call.high - call.low)
+
+
+def _table_of(units: Sequence[_UnitLines]) -> Callable[[int], SourceLine | None]:
+    """Return a function from addresses to the lines of some compilation units."""
+    rows = sorted((row for unit in units for row in unit.rows), key=lambda row: row[0])
+    innermost_first = sorted((call for unit in units for call in unit.inlined), key=lambda call: call.high - call.low)
     addresses = [address for address, _ in rows]
 
     def lookup(address: int) -> SourceLine | None:
@@ -100,20 +146,23 @@ def debug_information_errors() -> tuple[type[Exception], ...]:
     return *own, *of_lookups, *of_numbers
 
 
-def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], list[_Inlined]]]:
-    """Yield line rows and inlined calls of each compilation unit."""
+def _dwarf_units(data: bytes) -> tuple[Any, list[Any]]:
+    """Return the debug information of an object file and its compilation units; none without line tables."""
     from elftools.elf.elffile import ELFFile
 
     elf = ELFFile(io.BytesIO(data))
     if elf.get_section_by_name(".debug_line") is None or elf.get_section_by_name(".debug_info") is None:
-        return
+        return None, []
     dwarf = elf.get_dwarf_info()
-    for unit in dwarf.iter_CUs():
-        program = dwarf.line_program_for_CU(unit)
-        if program is None:
-            continue
-        files = _file_names(program.header)
-        yield list(_rows(program, files)), list(_inlined_calls(dwarf, unit, files))
+    return dwarf, list(dwarf.iter_CUs())
+
+
+def _unit_lines(dwarf: Any, unit: Any) -> _UnitLines:
+    program = dwarf.line_program_for_CU(unit)
+    if program is None:
+        return _UnitLines([], [])
+    files = _file_names(program.header)
+    return _UnitLines(list(_rows(program, files)), list(_inlined_calls(dwarf, unit, files)))
 
 
 def _file_names(header: Any) -> list[str]:

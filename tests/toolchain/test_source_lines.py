@@ -12,7 +12,7 @@ from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.toolchain.elf_file import parse_elf
-from rocm_perf_lab.toolchain.source_lines import SourceLine, line_table
+from rocm_perf_lab.toolchain.source_lines import SourceLine, line_table, line_table_of_file
 from tests.builders.kernels import VEC_COPY, build_hip, write_source
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ def test_every_instruction_of_vec_copy_has_its_line(vec_copy: CodeObject) -> Non
     assert lines["s_and_saveexec_b64 s[2:3], vcc"] == SourceLine("kernel.hip", 4)
     assert lines["global_store_dwordx2 v[0:1], v[2:3], off"] == SourceLine("kernel.hip", 4)
     assert lines["s_endpgm"] == SourceLine("kernel.hip", 5)
+
+
+def test_lines_of_a_file_are_those_of_the_whole_table(vec_copy: CodeObject) -> None:
+    whole, by_unit = line_table(vec_copy), line_table_of_file(vec_copy.data)
+    addresses = [line.address for line in disassemble(vec_copy, "vecCopy")]
+
+    assert [by_unit(address) for address in addresses] == [whole(address) for address in addresses]
+    assert by_unit(0) is None
 
 
 def test_an_inlined_function_of_the_user_keeps_its_lines(tmp_path: Path) -> None:
