@@ -62,3 +62,11 @@ def test_an_unused_gpu_is_reported_except_of_compilers(program: str, lines: int)
     result = ApplicationResult(ApplicationEnd("exit", 0), loaded_driver=True, used_gpu=False)
 
     assert len(end_lines(result, program)) == lines
+
+
+def test_a_crash_before_the_gpu_is_used_is_reported_as_such() -> None:
+    result = ApplicationResult(ApplicationEnd("signal", 11), loaded_driver=True, used_gpu=False)
+
+    (line,) = end_lines(result, "./app")
+
+    assert line == "the application was ended by signal 11, SIGSEGV (Segmentation fault) before it used the GPU"

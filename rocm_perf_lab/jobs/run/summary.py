@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.device.choice import KFD
+from rocm_perf_lab.device.process_group import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ def end_lines(result: ApplicationResult, program: str) -> list[str]:
         count = result.end.terminated
         subject = "1 process" if count == 1 else f"{count} processes"
         lines.append(f"terminated {subject} that outlived the application")
+    if result.end.kind == "signal" and not result.used_gpu:
+        return [*lines, f"the application {how_it_ended(-result.end.number)} before it used the GPU"]
     if not result.loaded_driver:
         lines.append(
             f"the emulated GPU was not used: {program} did not load the driver "
