@@ -174,9 +174,7 @@ class _Limit:
         """Return the result of a trial, a failure if it was ended; the fastest trial decides about the limit."""
         limit_s = self._ended.pop(one.task.number, None)
         if limit_s is not None and not isinstance(result, Measurement):
-            return Infeasible(
-                f"not finished after {limit_s:.0f} s, the limit relative to the best trial (autotune.cutoff)"
-            )
+            return Infeasible(f"not finished after {limit_s:.0f} s, the limit relative to the best trial (autotune.cutoff)")
         if self._cutoff is not None and isinstance(result, Measurement):
             self._cutoff.took(time.monotonic() - one.since, result.runtime_ms)
         return result

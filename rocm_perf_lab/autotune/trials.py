@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "interrupted"
 HEARTBEAT = "heartbeat"
+PROCESS = "process"
+"""Machine, number and start time of the process that measures a trial."""
 REASON, STAGE, PHASE, DECISION, DETAILS = "reason", "stage", "phase", "decision", "details"
 KILLED, LOST = "killed", "lost"
 """A trial was ended from outside for the first time, or again."""
 CLAIM = "claim"
 """Index of the claimed value of each parameter; see :mod:`.claims`."""
-_INTERNAL = (CLAIM, HEARTBEAT, "configuration")
+_INTERNAL = (CLAIM, HEARTBEAT, PROCESS, "configuration")
 """User attributes that are not details; `configuration` is from studies of earlier versions."""
 
 
