@@ -108,7 +108,7 @@ def statements_of(landscape: Landscape, seed: int) -> list[Statement]:
         if len(rows) in SNAPSHOTS:
             seen = _observed(landscape, rows)
             outlook = strategy.assess(seen).outlook
-            if outlook is not None:
+            if isinstance(outlook, Outlook):
                 best, rest = float(seen.times.min()), float(np.delete(landscape.times_ms, rows).min())
                 found += [Statement(landscape.name, seed, m, outlook, rest <= best * (1 - m)) for m in MARGINS]
     return found

@@ -66,7 +66,7 @@ def test_runs_vary_around_the_true_time_by_the_noise() -> None:
 def test_without_noise_the_winner_is_the_best_measured() -> None:
     found = search_with_noise(drawn("small", 0), (1e-6, 0.0), 0, budget=12, max_races=4, races=2)
 
-    assert found.against_measured == (0, 0)
+    assert set(found.against_measured) == {0.0}
     assert found.runs_per_evaluation >= 10
 
 
