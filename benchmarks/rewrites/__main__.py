@@ -159,6 +159,7 @@ def figures_of(rows: Sequence[Row]) -> list[Figure]:
     improved = sum(row.gain > _IMPROVED for row in rows)
     wrong = sum(row.expert_rejected is not None for row in rows)
     return [
+        Figure("kernels", "kernels measured", f"{len(rows)} of {len(kernels())}"),
         Figure(
             "distance",
             "emulated time of rewrites / time of expert versions, geometric mean",
