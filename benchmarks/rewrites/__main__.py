@@ -154,12 +154,18 @@ def geometric_mean(values: Sequence[float]) -> float:
     return exp(sum(map(log, values)) / len(values)) if values else 1.0
 
 
-def figures_of(rows: Sequence[Row]) -> list[Figure]:
-    """Return the figures of the benchmark."""
+def figures_of(rows: Sequence[Row], *, experts_checked: bool) -> list[Figure]:
+    """Return the figures of the benchmark.
+
+    Args:
+        rows: Results by kernel.
+        experts_checked: Whether the guards and trials ran on the expert versions too.
+    """
     improved = sum(row.gain > _IMPROVED for row in rows)
     wrong = sum(row.expert_rejected is not None for row in rows)
-    return [
-        Figure("kernels", "kernels measured", f"{len(rows)} of {len(kernels())}"),
+    count = len(kernels())
+    figures = [
+        Figure("kernels", "kernels measured", f"{len(rows)} of {count}{', incomplete' if len(rows) < count else ''}", f"{count}"),
         Figure(
             "distance",
             "emulated time of rewrites / time of expert versions, geometric mean",
@@ -170,8 +176,10 @@ def figures_of(rows: Sequence[Row]) -> list[Figure]:
         Figure(
             "gain", "speed-up over the naive kernels, geometric mean (emulated)", f"{geometric_mean([r.gain for r in rows]):.2f}x"
         ),
-        Figure("wrong", "expert versions that the guards or trials reject", f"{wrong}", "0"),
     ]
+    if experts_checked:
+        figures.append(Figure("wrong", "expert versions that the guards or trials reject", f"{wrong}", "0"))
+    return figures
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -204,7 +212,9 @@ def main(arguments: list[str] | None = None) -> None:
         )
         known[row.kernel] = asdict(row)
         rows = [Row(**known[name]) for name in sorted(known)]  # after each kernel: an interrupted run keeps its results
-        publisher.publish_figures("rewrites", figures_of(rows), [asdict(row) for row in rows])
+        publisher.publish_figures(
+            "rewrites", figures_of(rows, experts_checked=settings.check_expert), [asdict(row) for row in rows]
+        )
 
 
 if __name__ == "__main__":
