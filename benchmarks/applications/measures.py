@@ -102,7 +102,7 @@ def measure(program: Program, root: Path | None, recorded: str) -> ApplicationMe
         rocm = Run.of(program.rocm_command(root, program.rocm_executable(root)))
     lab = Run.of(program.lab_command())
     again = Run.of(program.lab_command(["--json"]))
-    with tempfile.TemporaryDirectory(prefix="rpl-") as directory:
+    with tempfile.TemporaryDirectory(prefix="rpl-", ignore_cleanup_errors=True) as directory:
         checked = Run.of(program.lab_command(["--check", "all"]), Path(directory))
         profiled = Run.of(program.lab_command(["--profile"]), Path(directory))
     expected = recorded if rocm is None else rocm.output
@@ -117,7 +117,7 @@ def built_in(document: str) -> int:
 
 def start_up_seconds(repetitions: int) -> float:
     """Return the wall-clock time of `rocm-perf run` for a program that only counts the GPUs, with warm caches."""
-    with tempfile.TemporaryDirectory(prefix="rpl-") as directory:
+    with tempfile.TemporaryDirectory(prefix="rpl-", ignore_cleanup_errors=True) as directory:
         source = Path(directory) / "empty.hip"
         source.write_text(_EMPTY_PROGRAM, encoding="utf-8")
         run = fastest(Program(source).lab_command(), repetitions + 1, Path(directory))

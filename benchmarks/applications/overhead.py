@@ -59,7 +59,7 @@ def geometric_mean_and_worst(overheads: Sequence[Overhead], factor: Callable[[Ov
 
 def _measure(name: str, times: int, repetitions: int) -> Overhead:
     arguments = ("--", name, str(times))
-    with tempfile.TemporaryDirectory(prefix="rpl-") as directory:
+    with tempfile.TemporaryDirectory(prefix="rpl-", ignore_cleanup_errors=True) as directory:
 
         def best(*options: str) -> Run:
             return fastest([*_KERNELS.lab_command(options), *arguments], repetitions + 1, Path(directory))
