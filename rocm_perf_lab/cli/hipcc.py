@@ -21,14 +21,16 @@ def hipcc(arguments: tuple[str, ...]) -> None:
     rocm-perf hipcc --offload-arch=gfx942 -O3 main.hip more.cpp -o app
     rocm-perf hipcc -shared kernels.hip -o libkernels.so
         a library, for example for ctypes
+    rocm-perf hipcc -c main.hip && rocm-perf hipcc main.o -o app
+        objects, which archives of ar may contain
 
-    Run programs with rocm-perf run -- ./app. Options of hipcc that compile
-    without linking (-c, -S, -E) are not available.
+    Run programs with rocm-perf run -- ./app. Objects have no device code for
+    other objects (-fgpu-rdc); -S and -E are not available.
     """
 
     def run() -> None:
-        from rocm_perf_lab.jobs.run.compilation import CompilationRequest, compile_program
+        from rocm_perf_lab.jobs.run.compilation import CompilationRequest, run_compilation
 
-        compile_program(CompilationRequest.parse([word for word in arguments if word != _DEBUG]))
+        run_compilation(CompilationRequest.parse([word for word in arguments if word != _DEBUG]))
 
     answer(run, debug=_DEBUG in arguments)

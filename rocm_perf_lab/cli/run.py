@@ -17,13 +17,13 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 if TYPE_CHECKING:
     from rocm_perf_lab.jobs.run.job import ApplicationRequest
 
-_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx")
+_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx", ".c")
 _END = "--"
 _OF_PROFILE = ("profile", "device_trace", "kernel", "dispatches", "every", "output")
 
 
 def is_source(word: str) -> bool:
-    """Return whether a word of the command line names a file in HIP C++."""
+    """Return whether a word of the command line names a file in HIP C++ or C."""
     return word.endswith(_SUFFIXES) and not word.startswith("-")
 
 
@@ -101,7 +101,7 @@ def run(command: tuple[str, ...], debug: bool, **options: Any) -> None:
     rocm-perf run -- ./app ARGS
         an application that was compiled with hipcc
     rocm-perf run main.hip [more.hip] -- ARGS
-        sources in HIP C++, compiled first; nothing is compiled twice
+        sources in HIP C++ or C, compiled first; nothing is compiled twice
 
     Standard input, output, error and the exit code are those of the
     application. With --json its standard output goes to standard error, and

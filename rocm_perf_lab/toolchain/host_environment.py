@@ -46,6 +46,7 @@ _LIBCXX_SETTINGS = {
     "_LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS": "1",
 }
 """Settings with which `zig c++` builds libc++; headers and library have to agree."""
+_ROCM_PATH = "--rocm-path="
 _MOST_ERROR_CHARACTERS = 4000
 
 
@@ -63,6 +64,14 @@ def program_flags(compiler: Compiler, cache: Path) -> tuple[str, ...]:
         *(f"-D{name}={value}" for name, value in _LIBCXX_SETTINGS.items()),
         "-Wno-unknown-pragmas",
     )
+
+
+def c_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags of a program's sources in C, which may call the HIP runtime, from those of the sources in HIP C++."""
+    root = next((flag.removeprefix(_ROCM_PATH) for flag in flags if flag.startswith(_ROCM_PATH)), None)
+    headers = [] if root is None else [f"-idirafter{Path(root) / 'include'}"]
+    # The flags for device code and libc++ have no effect.
+    return (*flags, *headers, "-D__HIP_PLATFORM_AMD__=1", "-Wno-unused-command-line-argument")
 
 
 def call_zig(compiler: Compiler, arguments: Sequence[str], *, what: str, where: str) -> None:

@@ -115,20 +115,3 @@ def test_wall_clock_time_is_refused_for_the_emulated_gpu(tmp_path: Path) -> None
 
     assert found.returncode == 2
     assert "is not that of a GPU" in found.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("-O2", "-o", "app"), "there is no source to compile"),
-        (("main.hip", "-o"), "-o has no file name"),
-        (("main.hip", "--offload-arch=gfx90a,gfx942"), "one architecture, not for gfx90a, gfx942"),
-        (("main.hip", "--offload-arch=gfx803"), "unknown architecture gfx803"),
-        (("-c", "main.hip", "-o", "main.o"), "-c does not lead to a program"),
-    ],
-)
-def test_arguments_of_hipcc_that_lead_to_no_program_are_errors(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    found = rocm_perf(tmp_path, "hipcc", *arguments)
-
-    assert found.returncode == 2
-    assert message in found.stderr

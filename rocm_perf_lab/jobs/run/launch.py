@@ -213,9 +213,15 @@ def _installation_in(root: Path) -> RocmRuntime:
 
 
 def compile_sources(
-    sources: tuple[Path, ...], target: Target, build_arguments: str, runtime: RuntimeName, root: Path | None
+    sources: tuple[Path, ...],
+    target: Target,
+    build_arguments: str,
+    runtime: RuntimeName,
+    root: Path | None,
+    *,
+    where: str = "--build-args",
 ) -> BuiltProgram:
-    """Return the executable of sources; its warnings include notes about the arguments.
+    """Return the executable of sources, or of objects among the arguments; its warnings include notes about the arguments.
 
     Raises:
         LabError: The sources do not compile.
@@ -223,7 +229,7 @@ def compile_sources(
     from rocm_perf_lab.toolchain.build_arguments import BuildArguments
     from rocm_perf_lab.toolchain.hip_program import HipProgram, build_program
 
-    arguments = BuildArguments.parse(build_arguments)
+    arguments = BuildArguments.parse(build_arguments, where)
     program = HipProgram(sources, target.architecture, arguments)
     program.check()
     built = build_program(program, lambda: hip_library(runtime, root), cache_dir())

@@ -1,0 +1,78 @@
+"""Dependency files for make and ninja, as compilers write them: the options -MD, -MMD, -MF, -MT, -MQ and -MP."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WANTED, _PHONY = ("-MD", "-MMD"), "-MP"
+_FILE, _TARGET, _QUOTED_TARGET = "-MF", "-MT", "-MQ"
+
+
+@dataclass(frozen=True)
+class DependencyOptions:
+    """What to write about the files that a compilation read."""
+
+    is_wanted: bool = False
+    file: Path | None = None
+    """None: beside the output, with the suffix `.d`."""
+    targets: tuple[str, ...] = ()
+    """Targets of the rule, quoted for make; empty: the output."""
+    has_phony_targets: bool = False
+    """Whether headers are targets too, so that make accepts that one was removed."""
+
+    @classmethod
+    def take(cls, words: Sequence[str]) -> tuple[Self, list[str]]:
+        """Return the options among the arguments of a compiler, and the other arguments.
+
+        Raises:
+            LabError: An option has no value.
+        """
+        rest, others, targets = list(words), list[str](), list[str]()
+        file = None
+        while rest:
+            word = rest.pop(0)
+            option = next((name for name in (_FILE, _TARGET, _QUOTED_TARGET) if word.startswith(name)), None)
+            if option is None:
+                others.append(word)
+                continue
+            if word == option and not rest:
+                raise LabError(f"{option} has no value", where="rocm-perf hipcc")
+            value = word.removeprefix(option) or rest.pop(0)
+            if option == _FILE:
+                file = Path(value)
+            else:
+                targets.append(_quoted(value) if option == _QUOTED_TARGET else value)
+        is_wanted = any(word in _WANTED for word in others)
+        kept = [word for word in others if word not in (*_WANTED, _PHONY)]
+        return cls(is_wanted, file, tuple(targets), _PHONY in others), kept
+
+    def write(self, output: Path, dependencies: Sequence[Path]) -> None:
+        """Write the dependency file of an output if it is wanted; headers of the system are left out.
+
+        Raises:
+            LabError: It cannot be written.
+        """
+        if not self.is_wanted:
+            return
+        names = [_quoted(str(path)) for path in dependencies]
+        rule = " \\\n  ".join((f"{' '.join(self.targets) or _quoted(str(output))}:", *names))
+        phony = [f"{name}:\n" for name in names[1:]] if self.has_phony_targets else []
+        file = self.file or output.with_suffix(".d")
+        try:
+            write_text(file, f"{rule}\n{''.join(phony)}")
+        except OSError as error:
+            raise LabError(f"the dependency file cannot be written: {error.strerror}", where=str(file)) from error
+
+
+def _quoted(name: str) -> str:
+    """Return a file name as make reads it."""
+    return re.sub(r"([ #])", r"\\\1", name).replace("$", "$$")

@@ -1,0 +1,56 @@
+"""Files that a linker reads: objects, archives and libraries that its arguments name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.toolchain.compiler_run import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FILE = re.compile(r"[^-].*\.(?:o|obj|lo|a|so(?:\.\d+)*)")
+_DIRECTORY, _LIBRARY = "-L", "-l"
+
+
+def is_linked_file(word: str) -> bool:
+    """Return whether a word of a command line names an object, an archive or a shared library."""
+    return _FILE.fullmatch(word) is not None
+
+
+def linked_digest(arguments: Sequence[str]) -> str:
+    """Return a digest of the files that arguments of a linker name, so that a program is linked again after they change.
+
+    Raises:
+        CompileError: A named file does not exist or cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in _files(arguments):
+        try:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError as error:
+            what = "the file to link does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
+            raise CompileError(what, log="", where=str(file), hint="Check its path.") from error
+    return digest.hexdigest()
+
+
+def _files(arguments: Sequence[str]) -> Iterator[Path]:
+    """Return files that are named, and libraries (-l) in directories that are named (-L); others belong to the system."""
+    words = [*_joined(arguments)]
+    directories = [Path(word[2:]) for word in words if word.startswith(_DIRECTORY)]
+    for word in words:
+        if is_linked_file(word):
+            yield Path(word)
+        elif word.startswith(_LIBRARY):
+            names = (f"lib{word[2:]}.so", f"lib{word[2:]}.a")
+            yield from (file for directory in directories for name in names if (file := directory / name).is_file())
+
+
+def _joined(arguments: Sequence[str]) -> Iterator[str]:
+    """Return arguments with -L and -l joined to their values."""
+    words = iter(arguments)
+    for word in words:
+        yield word + next(words, "") if word in (_DIRECTORY, _LIBRARY) else word
