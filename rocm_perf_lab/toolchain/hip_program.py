@@ -24,7 +24,7 @@ from rocm_perf_lab.toolchain.compiler_run import CompileError, run_compiler
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.fat_binary import assembly_of_bundle, offload_bundle
 from rocm_perf_lab.toolchain.host_environment import HOST_TRIPLE, c_flags, call_zig, program_flags
-from rocm_perf_lab.toolchain.linked_files import linked_digest
+from rocm_perf_lab.toolchain.linked_files import is_linked_file, linked_digest
 from rocm_perf_lab.toolchain.program_headers import explained
 from rocm_perf_lab.toolchain.recorded_commands import record_command
 
@@ -288,7 +288,8 @@ def _link(
             *(*program.arguments.linker, str(library), f"-L{library.parent}"),
             *("-Wl,--allow-shlib-undefined", "-lpthread", "-ldl", "-lm"),
         ]
-        call_zig(compiler, command, what="the program cannot be linked", where=", ".join(map(str, program.sources)))
+        inputs = [*map(str, program.sources), *filter(is_linked_file, program.arguments.linker)]
+        call_zig(compiler, command, what="the program cannot be linked", where=", ".join(inputs))
         content = output.read_bytes()
     write_bytes(path, content)
     path.chmod(0o755)

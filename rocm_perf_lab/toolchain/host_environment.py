@@ -97,7 +97,7 @@ def _hint(log: str) -> str:
     if "undefined symbol: __kmpc" in log or "undefined symbol: omp_" in log:
         return "OpenMP is not supported: remove -fopenmp."
     if "undefined symbol" in log:
-        return "Name all sources of the program, and its libraries in --build-args: '-L DIR -l NAME'."
+        return "Name all sources, objects and libraries of the program ('-L DIR -l NAME'; of rocm-perf run in --build-args)."
     if "unable to find" in log or "cannot find" in log or "FileNotFound" in log:
         return "Install the library, or name its directory: --build-args '-L DIR'."
     return "Correct --build-args."
