@@ -19,7 +19,7 @@ _FILE, _TARGET, _QUOTED_TARGET = "-MF", "-MT", "-MQ"
 
 @dataclass(frozen=True)
 class DependencyOptions:
-    """What to write about the files that a compilation read."""
+    """File about the files that a compilation read, and the targets of its rule."""
 
     is_wanted: bool = False
     file: Path | None = None
