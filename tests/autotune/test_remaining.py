@@ -61,7 +61,7 @@ def test_a_search_that_has_found_the_optimum_of_a_parabola_expects_nothing() -> 
 
     left = GaussianSearch(PARABOLA).assess(seen).outlook
 
-    assert left is not None
+    assert isinstance(left, Outlook)
     assert (left.evaluated, left.unmeasured, left.stalled) == (12, 48, 4)
     assert left.probability(0.05) < 0.25
 
