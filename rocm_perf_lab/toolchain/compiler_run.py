@@ -60,8 +60,7 @@ def run_compiler(
     """
     origin = origin or source
     dependency_file = output.with_name("dependencies.d")
-    dependencies = (word for option in dependency_options(dependency_file) for word in ("-Xclang", option))
-    arguments = (str(source), "-o", str(output), *dependencies)
+    arguments = (str(source), "-o", str(output), *front_end(*dependency_options(dependency_file)))
     returncode, log = call_compiler((*command, *arguments), origin, sandbox, output.parent, readable)
     if returncode != 0 or not output.is_file():
         refused = compile_error(origin, log)
@@ -119,6 +118,11 @@ def reproducible_paths(source: Path) -> tuple[str, ...]:
         f"-ffile-prefix-map={source.parent.absolute()}{os.sep}=",
         "-fdebug-compilation-dir=.",
     )
+
+
+def front_end(*options: str) -> tuple[str, ...]:
+    """Return the words that pass options to clang's front end."""
+    return tuple(word for option in options for word in ("-Xclang", option))
 
 
 def dependency_options(path: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from rocm_perf_lab.toolchain.compiler_run import (
     call_compiler,
     compile_error,
     dependency_options,
+    front_end,
     places_of_errors,
     read_prerequisites,
     reproducible_paths,
@@ -32,7 +33,7 @@ from rocm_perf_lab.toolchain.cpp_structure import CppStructure, UnbalancedBracke
 from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.host_code import without_host_errors
 from rocm_perf_lab.toolchain.missing_headers import StandIn, host_library, make_stand_in, missing_header
-from rocm_perf_lab.toolchain.precompiled_headers import precompiled_header
+from rocm_perf_lab.toolchain.precompiled_headers import header_text, precompiled_header
 from rocm_perf_lab.toolchain.preprocessed import PreprocessedText
 
 if TYPE_CHECKING:
@@ -126,30 +127,31 @@ class _Compilation:
             CompileError: The file does not compile.
         """
         command = (*self.command, *flags)
-        precompiled = self._precompiled(source, flags)
-        try:
-            content, dependencies, log = self._compiled((*command, *precompiled), source)
-        except CompileError as error:
-            if not precompiled or precompiled[-1] not in error.log:
-                raise
-            Path(precompiled[-1]).unlink(missing_ok=True)  # its headers were installed again
-            content, dependencies, log = self._compiled(command, source)
-        own = {Path(option).with_suffix(".h") for option in precompiled}
+        header = None
+        if source == self.request.source and not flags and not self.stand_ins:
+            header = precompiled_header(self.request, self.command, self.compiler, self.cache_dir)
+        content, dependencies, log = self._compiled_with(header, command, source)
         return CachedBuild(
             content=read_code_object(content, bundle_architecture=self.request.architecture).data,
-            dependencies=tuple(path for path in dependencies if path not in own),
+            dependencies=dependencies,
             command=(*command, str(self.request.source)),
             log=log,
             notes=self._notes(),
             absent=self._absent(),
         )
 
-    def _precompiled(self, source: Path, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the options that use precompiled headers, if they apply."""
-        if source != self.request.source or flags or self.stand_ins:
-            return ()
-        header = precompiled_header(self.request, self.command, self.compiler, self.cache_dir)
-        return () if header is None else ("-Xclang", "-include-pch", "-Xclang", str(header))
+    def _compiled_with(self, header: Path | None, command: tuple[str, ...], source: Path) -> tuple[bytes, tuple[Path, ...], str]:
+        """Return the results of :meth:`_compiled` with a precompiled header, which is removed if the compiler rejects it."""
+        if header is None:
+            return self._compiled(command, source)
+        try:
+            content, read, log = self._compiled((*command, *front_end("-include-pch", str(header))), source)
+        except CompileError as error:
+            if str(header) not in error.log:
+                raise
+            header.unlink(missing_ok=True)  # its headers were installed again
+            return self._compiled(command, source)
+        return content, tuple(path for path in read if path != header_text(header)), log
 
     def _compiled(self, command: tuple[str, ...], source: Path) -> tuple[bytes, tuple[Path, ...], str]:
         """Return the compiler's output, the files that it read, and its diagnostics."""
@@ -187,7 +189,7 @@ class _Compilation:
     def _needed_stand_ins(self) -> tuple[StandIn, ...]:
         """Return stand-ins for the headers of host libraries that are not installed; the compiler lists them all at once."""
         output = self.directory / "listed.d"
-        lists = (word for option in (*dependency_options(output), "-MG", "-sys-header-deps") for word in ("-Xclang", option))
+        lists = front_end(*dependency_options(output), "-MG", "-sys-header-deps")
         command = (
             *(word for word in self.base if word != "-c"),
             "-E",
@@ -231,10 +233,10 @@ class _Compilation:
         leading, rest = text.split()
         precompiled = self.directory / "leading.pch"
         if not precompiled.is_file():
-            self._parse(leading, "-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(precompiled))
+            self._parse(leading, *front_end("-emit-pch", "-o", str(precompiled)))
         if not precompiled.is_file():  # then the headers themselves do not compile
             return self._parse(text.output)
-        return self._parse(rest, "-Xclang", "-include-pch", "-Xclang", str(precompiled))
+        return self._parse(rest, *front_end("-include-pch", str(precompiled)))
 
     def _parse(self, text: str, *flags: str) -> str:
         """Return the diagnostics of preprocessed text."""

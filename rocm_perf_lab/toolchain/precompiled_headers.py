@@ -1,8 +1,7 @@
 """Precompiled system headers, for kernels take a tenth of a second to compile and HIP's headers more than a second.
 
 A precompiled header serves all sources that begin with the same system headers up to HIP's, if their macros do not occur in these
-headers.
-The code object is the same as without it, byte for byte.
+headers. The code object is the same as without it, byte for byte.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.files import locked, write_bytes, write_text
-from rocm_perf_lab.toolchain.compiler_run import dependency_options, read_prerequisites
+from rocm_perf_lab.toolchain.compiler_run import dependency_options, front_end, read_prerequisites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rocm_perf_lab.toolchain.compile_request import CompileRequest
     from rocm_perf_lab.toolchain.compilers import Compiler
@@ -73,15 +72,15 @@ def precompiled_header(request: CompileRequest, command: Sequence[str], compiler
     ]
     reserved = sorted(macro for macro in macros if _RESERVED.match(macro, 2))
     common = [word for word in _without_backend_options(command) if not word.startswith(_OF_ONE_SOURCE)]
-    text = "".join(f"#include {name}\n" for name in headers)
-    key = hashlib.sha256("\0".join([compiler.fingerprint, *common, *reserved, text]).encode()).hexdigest()[:32]
+    words, text = [*common, *reserved], includes(headers)
+    key = precompiled_key(compiler, words, text)
     finished, names = (cache_dir / "precompiled" / f"{key}.{suffix}" for suffix in ("pch", "names"))
     with suppress(OSError):  # an unwritable or full cache must not prevent the compilation
-        if not finished.is_file() and not _create(finished, names, [*common, *reserved], text):
+        if not (finished.is_file() and names.is_file()) and not _create(finished, names, words, text):
             return None
-        known = names.read_bytes()
-        own = (re.match(r"\w*", macro[2:]) for macro in macros if macro not in reserved)
-        return None if any(f"\n{match[0]}\n".encode() in known for match in own if match) else finished
+        own = {re.split(r"\W", macro[2:])[0] for macro in macros if macro not in reserved}
+        known = names.read_bytes() if own else b""
+        return None if any(f"\n{name}\n".encode() in known for name in own) else finished
     return None
 
 
@@ -95,26 +94,64 @@ def _without_backend_options(words: Iterable[str]) -> Iterator[str]:
             yield word
 
 
+def precompile(
+    finished: Path, text: str, command: Sequence[str], run: Callable[[Sequence[str], Path], bool], *, options: Sequence[str] = ()
+) -> bool:
+    """Precompile headers to a file; return False if they do not compile.
+
+    Args:
+        finished: The precompiled header. The text is kept beside it, with the suffix `.h`.
+        text: Source that includes the headers.
+        command: Compiler and flags.
+        run: Runs a command that may write to a directory, and returns whether it succeeded.
+        options: Further options of the front end.
+    """
+    header = header_text(finished)
+    if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
+        write_text(header, text)
+    with tempfile.TemporaryDirectory(dir=finished.parent) as directory:
+        temporary = Path(directory) / "new.pch"
+        words = front_end("-emit-pch", "-o", str(temporary), *options)
+        if not run((*command, "-fsyntax-only", *words, str(header)), Path(directory)) or not temporary.is_file():
+            return False
+        temporary.replace(finished)
+    return True
+
+
+def header_text(precompiled: Path) -> Path:
+    """Return the file with the text of a precompiled header, which clang lists among the files that a compilation read."""
+    return precompiled.with_suffix(".h")
+
+
+def precompiled_key(compiler: Compiler, words: Iterable[str], text: str) -> str:
+    """Return a file name for a precompiled header of a text."""
+    return hashlib.sha256("\0".join([compiler.fingerprint, *words, text]).encode()).hexdigest()[:32]
+
+
+def includes(headers: Iterable[str]) -> str:
+    """Return a text that includes headers, whose names have brackets or quotes."""
+    return "".join(f"#include {name}\n" for name in headers)
+
+
 def _create(finished: Path, names: Path, command: Sequence[str], text: str) -> bool:
     """Precompile headers, and write the identifiers in them; return False if they do not compile."""
     finished.parent.mkdir(parents=True, exist_ok=True)
     with locked(finished.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=finished.parent) as directory:
-        if finished.is_file():  # another process created it
+        if finished.is_file() and names.is_file():  # another process created them
             return True
-        header = finished.with_suffix(".h")
-        if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
-            write_text(header, text)
-        temporary, dependencies = Path(directory) / "new.pch", Path(directory) / "new.d"
-        options = ("-emit-pch", "-o", str(temporary), *dependency_options(dependencies), "-sys-header-deps")
-        words = (*command, "-fsyntax-only", *(word for option in options for word in ("-Xclang", option)), str(header))
-        if subprocess.run(words, capture_output=True, check=False).returncode != 0 or not temporary.is_file():
+        listed = Path(directory) / "read.d"
+        options = (*dependency_options(listed), "-sys-header-deps")
+        if not precompile(finished, text, command, _succeeds, options=options):
             return False
-        texts = (_COMMENT.sub(b" ", Path(path).read_bytes()) for path in read_prerequisites(dependencies))
-        found = {name for content in texts for name in _IDENTIFIER.findall(content)}
+        contents = (_COMMENT.sub(b" ", Path(path).read_bytes()) for path in read_prerequisites(listed))
+        found = {name for content in contents for name in _IDENTIFIER.findall(content)}
         write_bytes(names, b"\n" + b"\n".join(sorted(found)) + b"\n")
-        temporary.replace(finished)
     _remove_oldest(finished.parent)
     return True
+
+
+def _succeeds(command: Sequence[str], _: Path) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _remove_oldest(directory: Path) -> None:

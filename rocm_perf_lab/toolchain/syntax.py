@@ -6,7 +6,6 @@ itself, in a tenth of the time. Macros, includes and templates are resolved as i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
@@ -16,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build import CompileError, compile_source
 from rocm_perf_lab.toolchain.compile_request import request_flags
+from rocm_perf_lab.toolchain.compiler_run import front_end
 from rocm_perf_lab.toolchain.device_code import language_flags
 from rocm_perf_lab.toolchain.diagnostics import redacted
 from rocm_perf_lab.toolchain.missing_headers import stand_in_directory
-from rocm_perf_lab.toolchain.precompiled_headers import leading_includes
+from rocm_perf_lab.toolchain.precompiled_headers import header_text, includes, leading_includes, precompile, precompiled_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +153,7 @@ def _read(
     for headers in dict.fromkeys((includes, system_headers)):  # a header of the user may fail if it is included twice
         header = _precompiled(headers, base, compiler, runner)
         for attempt in (1, 2):
-            dump = _cc1("-include-pch", str(header), "-ast-dump=json")
+            dump = front_end("-include-pch", str(header), "-ast-dump=json")
             with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as private:
                 command = (*base, "-fsyntax-only", *dump, str(request.source))
                 code, output, said = runner.run(("/bin/sh", "-c", _UNINDENTED, "sh", *command), Path(private))
@@ -177,28 +176,22 @@ def _stand_ins(request: CompileRequest, compiler: Compiler, cache_dir: Path, san
     return tuple(word for word in build.command if word.startswith(directory)) if build.notes else None
 
 
-def _cc1(*arguments: str) -> tuple[str, ...]:
-    return tuple(part for argument in arguments for part in ("-Xclang", argument))
-
-
 def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, runner: _Runner) -> Path:
     """Return the precompiled header of the leading includes; it is created if it does not exist."""
-    text = "".join(f"#include {name}\n" for name in headers)
-    key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
-    finished = runner.directory / f"{key}.pch"
+    text = includes(headers)
+    finished = runner.directory / f"{precompiled_key(compiler, base, text)}.pch"
     if finished.is_file():
         return finished
-    header = runner.directory / f"{key}.h"
-    if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
-        write_text(header, text)
-    with tempfile.TemporaryDirectory(dir=runner.directory) as private:
-        temporary = Path(private) / "made.pch"
-        command = (*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header))
-        code, _, said = runner.run(command, Path(private))
-        if code != 0:
-            shown = said if runner.sandbox is None else redacted(said, header)
-            raise SyntaxTreeError(f"the headers do not compile: {shown.strip()[:500]}", where=str(header))
-        temporary.replace(finished)
+    said = ""
+
+    def run(command: Sequence[str], directory: Path) -> bool:
+        nonlocal said
+        code, _, said = runner.run(command, directory)
+        return code == 0
+
+    if not precompile(finished, text, base, run):
+        shown = said if runner.sandbox is None else redacted(said, header_text(finished))
+        raise SyntaxTreeError(f"the headers do not compile: {shown.strip()[:500]}", where=str(header_text(finished)))
     return finished
 
 
