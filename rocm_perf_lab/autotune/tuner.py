@@ -19,13 +19,13 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.statistics.racing import race
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import optuna
     from optuna.trial import FrozenTrial
 
-    from rocm_perf_lab.autotune.goals import FrontMember
+    from rocm_perf_lab.autotune.goals import FrontMember, Goals
     from rocm_perf_lab.autotune.objective import Objective
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
@@ -170,7 +170,8 @@ class Tuner:
 
     def _race(self, objective: Repeatable) -> None:
         """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
-        ran = {trial.number: trial for trial in within_limits(self.study, self.space) if trial.details.get("times_ms")}
+        valid = within_limits(records(self.study, self.space), goals_of(self.study))
+        ran = {trial.number: trial for trial in valid if trial.details.get("times_ms")}
 
         def sample(number: int) -> Sequence[float] | None:
             trial = ran[number]
@@ -225,15 +226,14 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         stop_reason: Why the search ended.
         band: Error band of the ratio of two emulated times; None if times are measured.
     """
-    trials = tuple(records(study, space))
-    ran = within_limits(study, space)
+    trials, goals = tuple(records(study, space)), goals_of(study)
+    ran = within_limits(trials, goals)
     best = min(ran, key=_time_and_number, default=None)
     decided = study.user_attrs.get(_RACE)
     if decided is not None:
         winner = decided["standings"][0]
         raced = next(trial for trial in ran if trial.number == winner["trial"])
         best = replace(raced, runtime_ms=winner["median_ms"])
-    goals = study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
     front = goals.front(trials) if goals is not None else ()
     if goals is not None and not goals.is_time:
         best, band = (front[0].trial if front else None), None
@@ -256,10 +256,14 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
     )
 
 
-def within_limits(study: optuna.Study, space: Space) -> list[TrialRecord]:
+def goals_of(study: optuna.Study) -> Goals | None:
+    """Return the objectives and limits of a study's sampler, or None for the time alone."""
+    return study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
+
+
+def within_limits(trials: Iterable[TrialRecord], goals: Goals | None) -> list[TrialRecord]:
     """Return the trials that ran and exceed no limit."""
-    goals = study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
-    ran = [trial for trial in records(study, space) if trial.runtime_ms is not None]
+    ran = [trial for trial in trials if trial.runtime_ms is not None]
     return ran if goals is None else [trial for trial in ran if goals.values(trial) is not None]
 
 

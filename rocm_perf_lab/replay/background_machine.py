@@ -119,7 +119,7 @@ def main(order_descriptor: int, result_descriptor: int) -> None:
         answer = {"exit_code": machine.run(tuple(order["command"]), order["variables"], shared, order["timeout_s"])}
     except LabError as error:
         answer = {"what": error.what, "where": error.where, "hint": error.hint}
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the starter may have ended: nobody reads the result
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the starter may have ended without reading the result
     os.write(result_descriptor, json.dumps(answer).encode())
 
 

@@ -16,8 +16,9 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.runtime.call_sites import CallSites
     from rocm_perf_lab.runtime.check_jobs import DeviceText
     from rocm_perf_lab.runtime.kernel_store import ServedKernel
@@ -197,24 +198,23 @@ def _completed(
 
 def _kernel_line(kernel: ServedKernel) -> str | None:
     """Return the line at which a kernel begins."""
+    program, line_of = _code_of(kernel)
+    return next((line for one in program.instructions if (line := line_of(one.address)) is not None), None)
+
+
+def _code_of(kernel: ServedKernel) -> tuple[Program, Callable[[int], str | None]]:
+    """Return the instructions of a kernel, and the function that returns the line of an address; None for unknown lines."""
     from rocm_perf_lab.runtime.translation_jobs import decoded, source_lines_of
 
     described, program = decoded(kernel.image, kernel.architecture, kernel.facts.unsupported)
     known = source_lines_of(described)
-    found = map(known, (one.address for one in program.instructions)) if known is not None else iter(())
-    return next((_shortened(line) for line in found if line is not None), None)
+    return program, lambda address: _shortened(known(address)) if known is not None else None
 
 
 def _device_text(recorded: RecordedFinding, place: str, kernel: ServedKernel) -> DeviceText:
     from rocm_perf_lab.runtime.check_jobs import describe_finding
-    from rocm_perf_lab.runtime.translation_jobs import decoded, source_lines_of
 
-    described, program = decoded(kernel.image, kernel.architecture, kernel.facts.unsupported)
-    known = source_lines_of(described)
-
-    def line_of(address: int) -> str | None:
-        return _shortened(known(address)) if known is not None else None
-
+    program, line_of = _code_of(kernel)
     return describe_finding(recorded.kind, place, recorded.detail, program, line_of)
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 HIP_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx")
 """File names of sources in HIP C++."""
 _C_SUFFIX = ".c"
+SOURCE_SUFFIXES = (*HIP_SUFFIXES, _C_SUFFIX)
+"""File names of sources of programs, in HIP C++ and in C."""
 _LINKER = ("c++", "-target", HOST_TRIPLE, "-O2")
 _STANDARDS_OF_CPP = ("-std=c++", "-std=gnu++", "--std=c++", "--std=gnu++")
 _OPTIMISATION, _LINE_TABLES = "-O2", "-gline-tables-only"

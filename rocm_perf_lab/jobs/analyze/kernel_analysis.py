@@ -147,6 +147,12 @@ class KernelAnalysis:
         return self.diagnosis.stability.median_ns
 
     @property
+    def gpu_name(self) -> str:
+        """Product name and architecture of the GPU."""
+        target = self.profile.target
+        return f"{target.product_name} ({target.architecture})"
+
+    @property
     def time_kind(self) -> str:
         """`emulated` for traces of the emulator, else `measured`."""
         return "emulated" if self.profile.provenance.trace.emulated else "measured"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.peer_waits import PeerWaits
     from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
 
-_NARROWEST, _WIDEST = 80, 120
+NARROWEST, _WIDEST = 80, 120
 _ROWS = 8
 _PATH_KERNELS = 3
 _COLUMNS = (("calls", 9), ("total", 9), ("median", 9), ("share", 7), ("exposed", 8))
@@ -27,18 +27,17 @@ _LEAST_NAME = 12
 
 def screen_width(console: Console) -> int:
     """Return the columns that screens use of a terminal."""
-    return max(_NARROWEST, min(console.width, _WIDEST))
+    return max(NARROWEST, min(console.width, _WIDEST))
 
 
 def show_overview(console: Console, found: KernelAnalysis) -> None:
     """Print the application that a kernel was launched by."""
     if console.quiet:
         return
-    profile, target = found.profile, found.profile.target
     lines = overview_lines(
         found.overview,
-        chosen=profile.kernel.mangled_name,
-        gpu=f"{target.product_name} ({target.architecture})",
+        chosen=found.profile.kernel.mangled_name,
+        gpu=found.gpu_name,
         time_kind=found.time_kind,
         width=screen_width(console),
     )

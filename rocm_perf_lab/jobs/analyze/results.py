@@ -76,10 +76,7 @@ class RecordingAnalysis:
     @property
     def gpu_name(self) -> str | None:
         """Product name and architecture of the GPU; None if unknown."""
-        if self.kernel is None:
-            return None
-        target = self.kernel.profile.target
-        return f"{target.product_name} ({target.architecture})"
+        return self.kernel.gpu_name if self.kernel is not None else None
 
     @property
     def runtime_ns(self) -> float:

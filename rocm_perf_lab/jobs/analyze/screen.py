@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from rocm_perf_lab.analysis.sample_account import sampled_kernel
-from rocm_perf_lab.jobs.analyze.overview_screen import overview_lines, screen_width
+from rocm_perf_lab.jobs.analyze.overview_screen import NARROWEST, overview_lines, screen_width
 from rocm_perf_lab.jobs.show_ledger import duration_text, labelled, ledger_lines
 from rocm_perf_lab.toolchain.kernel_names import short_name
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.timing_errors import TimingErrors
 
-_NARROWEST = 80
 _NOTES = 3
 _NAME_LINES = 2
 _BROKEN_EARLY = 16
@@ -48,7 +47,7 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
 def files_line(directory: Path) -> str:
     """Return the line with the directory of the documents, in markup; it names some of them where 80 columns have room."""
     contents = " (report.html, analysis.json, ...)"
-    return f"[bold]files[/]    {escape(str(directory))}{contents if len(f'files    {directory}{contents}') <= _NARROWEST else ''}"
+    return f"[bold]files[/]    {escape(str(directory))}{contents if len(f'files    {directory}{contents}') <= NARROWEST else ''}"
 
 
 def recording_lines(found: RecordingAnalysis, *, width: int, verbose: bool = False) -> list[Text]:

@@ -17,7 +17,7 @@ from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.tracking.store import read_artifact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.space import Configuration, Space
@@ -94,9 +94,8 @@ def _prior(space: Space, trials: Iterable[TrialRecord], source: str, goals: Goal
         ) from error
 
 
-def _values(trials: Iterable[TrialRecord], goals: Goals | None) -> Iterator[tuple[Configuration, float]]:
+def _values(trials: Sequence[TrialRecord], goals: Goals | None) -> Iterator[tuple[Configuration, float]]:
     """Yield configurations with positive values to minimise, infinite for failures and trials beyond a limit."""
-    trials = list(trials)
     if goals is None:
         yield from ((trial.parameters, math.inf if trial.runtime_ms is None else trial.runtime_ms) for trial in trials)
         return

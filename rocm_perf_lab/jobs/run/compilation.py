@@ -15,7 +15,7 @@ from rocm_perf_lab.jobs.run.dependency_file import DependencyOptions
 from rocm_perf_lab.jobs.run.launch import compile_sources
 from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target, target_names
 from rocm_perf_lab.toolchain.build_arguments import BuildArguments
-from rocm_perf_lab.toolchain.hip_program import HipProgram, build_objects
+from rocm_perf_lab.toolchain.hip_program import SOURCE_SUFFIXES, HipProgram, build_objects
 from rocm_perf_lab.toolchain.linked_files import is_linked_file
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.target.model import Target
 
-_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx", ".c")
 _OUTPUT, _ARCHITECTURE, _OBJECTS = "-o", "--offload-arch=", "-c"
 _OPENMP = "-openmp"
 _WITHOUT_EFFECT = ("-pipe", "--hip-link")
@@ -66,7 +65,7 @@ class CompilationRequest:
                 output = Path(word.removeprefix(_OUTPUT) or rest.pop(0))
             elif word.startswith(_ARCHITECTURE):
                 architectures += word.removeprefix(_ARCHITECTURE).split(",")
-            elif word.endswith(_SUFFIXES) and not word.startswith("-"):
+            elif word.endswith(SOURCE_SUFFIXES) and not word.startswith("-"):
                 sources.append(Path(word))
             elif word not in (_OBJECTS, *_WITHOUT_EFFECT):
                 options.append(word)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
-_BOUNDS = re.compile(r"(?:__launch_bounds__|amdgpu_flat_work_group_size|reqd_work_group_size)\s*\(")
+_BOUNDS = re.compile(r"(?:__launch_bounds__|amdgpu_flat_work_group_size)\s*\(")
 
 
 def with_launch(unit: SourceUnit, descriptor: LaunchDescriptor, edits: Sequence[Edit]) -> str:
@@ -52,7 +52,5 @@ def _bounds(unit: SourceUnit, items: int) -> list[Edit]:
             place += 1
         name = match[0].decode().rstrip("( \t")
         both = f"{items}, {items}" if name == "amdgpu_flat_work_group_size" else str(items)
-        if name == "reqd_work_group_size":
-            continue
         found.append(Edit(kernel.start_byte + match.end(), kernel.start_byte + place - 1, both))
     return found

@@ -122,7 +122,7 @@ class LaunchShapes:
         for axis, index in indices.items():
             place = _AXES.index(to[axis])
             new[place] = covering(self._kernel, grid[_AXES.index(axis)], old[_AXES.index(axis)], block[place])
-            wide = "(size_t)" if re.search(r"size_t|long|int64", text_of(index.node)) else ""
+            wide = index.cast
             text = f"{wide}blockIdx.{to[axis]} * {block[place]} + threadIdx.{to[axis]}"
             edits.append(Edit(index.node.start_byte, index.node.end_byte, text))
         descriptor = LaunchDescriptor(grid=tuple(new), block=block)

@@ -27,7 +27,6 @@ from rocm_perf_lab.optimize.transforms.thread_indices import (
     LaunchSizes,
     builtin_uses,
     covering,
-    early_return,
     guarded,
     hidden_index,
     statements,
@@ -55,13 +54,13 @@ class _Split:
         plan: Loops and stores. Its row is the index of the work-item, if that has a bound.
         bound: Limit of the index.
         items: Work-items along x of the described workgroup.
-        tests: Conditions that test the index.
+        test: Condition that tests the index.
     """
 
     plan: RowPlan
     bound: str
     items: int
-    tests: tuple[Node, ...]
+    test: Node | None
 
 
 class SplitLoops:
@@ -139,14 +138,14 @@ class SplitLoops:
         if row is not None and not _has_contiguous_access(unit.kernel, plan, row.name):
             return "its neighbours do not access neighbouring elements"
         varying = {"threadIdx"} if row is None else {row.name}
-        tests = tuple(_tests(unit.kernel, row.name)) if row is not None else ()
+        test = _test(unit.kernel, row.name) if row is not None else None
         bound = tested.bounds[row.name] if tested is not None and row is not None else ""
         others = tested.others if tested is not None else []
         if row is not None and (bound not in sizes.scalars(unit) and not bound.isdigit() and unit.macro_value(bound) is None):
             return f"its limit {bound} is no parameter"
         if not all(_is_uniform(unit.kernel, text, varying) for text in others):
             return "returns early for other reasons"
-        return _divergence(unit.kernel, plan, tests, varying) or _Split(plan, bound, block[0], tests)
+        return _divergence(unit.kernel, plan, test, varying) or _Split(plan, bound, block[0], test)
 
     def _rewritten(self, unit: SourceUnit, found: _Split, items: int, parts: int) -> str:
         plan, body = found.plan, unit.kernel.child_by_field_name("body")
@@ -157,13 +156,11 @@ class SplitLoops:
         if plan.row is not None:
             condition = _INSIDE
             lines.append(f"const bool {_INSIDE} = (long long)blockIdx.x * {items} + threadIdx.x < (long long)({found.bound});")
-            wide = "(size_t)" if re.search(r"size_t|long|int64", text_of(plan.row.node)) else ""
-            index = f"{_INSIDE} ? {wide}blockIdx.x * {items} + threadIdx.x : 0"
+            index = f"{_INSIDE} ? {plan.row.cast}blockIdx.x * {items} + threadIdx.x : 0"
             edits.append(Edit(plan.row.node.start_byte, plan.row.node.end_byte, index))
-            edits += [
-                Edit(node.start_byte, node.end_byte, _uniform_test(text_of(node), plan.row.name, found.bound))
-                for node in found.tests
-            ]
+            if found.test is not None:
+                uniform = _uniform_test(text_of(found.test), plan.row.name, found.bound)
+                edits.append(Edit(found.test.start_byte, found.test.end_byte, uniform))
             grid[0] = covering(self._kernel, grid[0], found.items, items)
         start = body.start_byte + 1
         edits.append(Edit(start, start, "\n  " + "\n  ".join(lines)))
@@ -189,16 +186,11 @@ def _has_contiguous_access(kernel: Node, plan: RowPlan, name: str) -> bool:
     return False
 
 
-def _tests(kernel: Node, name: str) -> list[Node]:
-    """Return the conditions of `if` statements that limit an index."""
-    found = []
-    for node in walk(kernel):
-        condition = node.child_by_field_name("condition") if node.type == "if_statement" else None
-        if condition is not None and re.search(rf"(?<![\w.]){re.escape(name)}\s*(?:>=|<)", text_of(condition)):
-            found.append(condition)
-            if early_return(node) is not None:
-                break
-    return found[:1]
+def _test(kernel: Node, name: str) -> Node | None:
+    """Return the condition of the first `if` statement that limits an index."""
+    conditions = (node.child_by_field_name("condition") for node in walk(kernel) if node.type == "if_statement")
+    limiting = re.compile(rf"(?<![\w.]){re.escape(name)}\s*(?:>=|<)")
+    return next((node for node in conditions if node is not None and limiting.search(text_of(node))), None)
 
 
 def _uniform_test(text: str, name: str, bound: str) -> str:
@@ -208,13 +200,13 @@ def _uniform_test(text: str, name: str, bound: str) -> str:
     return re.sub(inside, f"{bound} > 0", re.sub(outside, f"{bound} <= 0", text))
 
 
-def _divergence(kernel: Node, plan: RowPlan, tests: tuple[Node, ...], varying: set[str]) -> str | None:
+def _divergence(kernel: Node, plan: RowPlan, test: Node | None, varying: set[str]) -> str | None:
     """Return why work-items may not reach the barriers of a reduction together, or None."""
     for node in walk(kernel):
         if node.type != "return_statement":
             continue
         conditions = [p.child_by_field_name("condition") for p in ancestors(node) if p.type in ("if_statement", *_LOOPS)]
-        if any(c not in tests and not _is_uniform(kernel, text_of(c), varying) for c in conditions):
+        if any((test is None or c != test) and not _is_uniform(kernel, text_of(c), varying) for c in conditions):
             return "some work-items return early"
     for loop in (found.loop for found in plan.loops if found.reductions):
         for parent in ancestors(loop.node):
@@ -222,7 +214,7 @@ def _divergence(kernel: Node, plan: RowPlan, tests: tuple[Node, ...], varying: s
                 break
             if parent.type == "compound_statement":
                 continue
-            if parent.type == "if_statement" and parent.child_by_field_name("condition") in tests:
+            if parent.type == "if_statement" and parent.child_by_field_name("condition") == test:
                 continue
             outer = counted_loop(parent)
             limits = f"{outer.start_text} {outer.end_text} {outer.step_text}" if outer is not None else "["

@@ -20,9 +20,7 @@ from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import WAVE, group_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
-from rocm_perf_lab.optimize.transforms.reductions import (
-    impure_call,
-)
+from rocm_perf_lab.optimize.transforms.reductions import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply,
@@ -134,7 +132,7 @@ class RowGroups:
         return obstacle or hazard(unit.kernel, plan) or plan
 
     def _rewritten(self, unit: SourceUnit, plan: RowPlan, variant: GroupVariant, kept: dict[str, str]) -> str:
-        _content, lanes, block = unit.content, variant.lanes, _block(plan, variant)
+        lanes, block = variant.lanes, _block(plan, variant)
         body = unit.kernel.child_by_field_name("body")
         assert body is not None
         edits = [] if plan.row is None else [_row_edit(plan.row, lanes, block)]
@@ -187,7 +185,7 @@ def _block(plan: RowPlan, variant: GroupVariant) -> int:
 
 def _row_edit(row: GlobalIndex, lanes: int, block: int) -> Edit:
     """Return the edit after which work-items of a group have the same row."""
-    wide = "(size_t)" if re.search(r"size_t|long|int64", text_of(row.node)) else ""
+    wide = row.cast
     group = f"({wide}blockIdx.x + {wide}blockIdx.y * {_MOST_GROUPS})"
     rows = f"{group} * {block // lanes} + threadIdx.x / {lanes}" if block != lanes else group
     return Edit(row.node.start_byte, row.node.end_byte, rows)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.syntax_nodes import called_name, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, names_in, substituted
-from rocm_perf_lab.optimize.transforms.thread_indices import statements
+from rocm_perf_lab.optimize.transforms.thread_indices import statements, without_parentheses
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -96,9 +95,9 @@ def _with_new_top(loop: CountedLoop, carried: set[str], kind: str) -> ScaledSums
     place = next((number for number, node in enumerate(body) if new in _values([node], kind, set())), None)
     if place is None or any(names_in(node) & carried for node in body[:place]):
         return None
-    if new in assigned_names_only(loop.body) or any(assigned_names_only(n) for n in body[place:] if n.type == "declaration"):
+    if new in _assigned(loop.body) or any(_assigned(n) for n in body[place:] if n.type == "declaration"):
         return None
-    values = _values(body[:place], kind, assigned_names_only(loop.body)) | _values(body[place:-1], kind, set())
+    values = _values(body[:place], kind, _assigned(loop.body)) | _values(body[place:-1], kind, set())
     updates: dict[str, str] = {}
     for node in body[place + 1 : -1]:
         if node.type == "declaration":
@@ -111,7 +110,7 @@ def _with_new_top(loop: CountedLoop, carried: set[str], kind: str) -> ScaledSums
         updates[name] = f"({old}){operator[0]}({right})" if operator != "=" else substituted(right, name, f"({old})")
     sums = carried - {top}
     element = _maximum(_values([body[place]], kind, set())[new], top)
-    if element is None or set(updates) != sums or names_in_text(_expanded(element, values, without="")) & (carried | {new}):
+    if element is None or set(updates) != sums or _names_in(_expanded(element, values, without="")) & (carried | {new}):
         return None
     changing = carried | {new}
     for name in sums:
@@ -136,7 +135,7 @@ def _values(nodes: list[Node], kind: str, changed: set[str]) -> dict[str, str]:
     return found
 
 
-def assigned_names_only(node: Node) -> set[str]:
+def _assigned(node: Node) -> set[str]:
     """Return variables that a node assigns, or whose address it takes, besides their declarations."""
     found = set()
     for inner in walk(node):
@@ -159,9 +158,9 @@ def _with_test(loop: CountedLoop, carried: set[str], kind: str) -> ScaledSums | 
         return None
     top, element = found
     later = body[place + 1 :]
-    if any(names_in(node) & names_in_text(element) for node in later if assigned_names_only(node) & names_in_text(element)):
+    if any(names_in(node) & _names_in(element) for node in later if _assigned(node) & _names_in(element)):
         return None
-    values = _values(later, kind, assigned_names_only(loop.body) - carried)
+    values = _values(later, kind, _assigned(loop.body) - carried)
     added: set[str] = set()
     for node in later:
         if node.type == "declaration":
@@ -184,7 +183,7 @@ def _scalings(test: Node, carried: set[str]) -> tuple[str, str] | None:
     condition, bare = _bare(text_of(test.child_by_field_name("condition"))), _bare(element)
     if operator != "=" or top not in carried or condition not in (f"({bare}>{top})", f"({top}<{bare})"):
         return None
-    if carried & names_in_text(element) or sorted(name for name, _, _ in scalings) != sorted(carried - {top}):
+    if carried & _names_in(element) or sorted(name for name, _, _ in scalings) != sorted(carried - {top}):
         return None
     for name, sign, right in scalings:
         scaling = right if sign == "*=" else _without_factor(right, name) if sign == "=" else None
@@ -206,7 +205,7 @@ def _bare(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def names_in_text(text: str) -> set[str]:
+def _names_in(text: str) -> set[str]:
     """Return the identifiers in a text, without members."""
     return set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", text))
 
@@ -214,7 +213,7 @@ def names_in_text(text: str) -> set[str]:
 def _expanded(text: str, values: dict[str, str], *, without: str, depth: int = 6) -> str:
     """Replace variables by their values, without white space."""
     for _ in range(depth):
-        used = sorted(names_in_text(text) & (set(values) - {without}))
+        used = sorted(_names_in(text) & (set(values) - {without}))
         if not used:
             break
         for name in used:
@@ -249,44 +248,34 @@ def _split(text: str, signs: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _stripped(text: str) -> str:
-    """Return a text without outer parentheses."""
-    while text.startswith("(") and text.endswith(")"):
-        depths = list(accumulate((letter == "(") - (letter == ")") for letter in text))
-        if 0 in depths[:-1]:
-            break
-        text = text[1:-1]
-    return text
-
-
 def _is_exponential(text: str, left: str, right: str) -> bool:
     """Return whether a text is the exponential of `left - right`."""
-    match = re.fullmatch(r"(\w+)\((.*)\)", _stripped(_bare(text)))
-    if match is None or _EXPONENTIAL.fullmatch(match[1]) is None or _stripped(f"({match[2]})") != match[2]:
+    match = re.fullmatch(r"(\w+)\((.*)\)", without_parentheses(_bare(text)))
+    if match is None or _EXPONENTIAL.fullmatch(match[1]) is None or without_parentheses(f"({match[2]})") != match[2]:
         return False
     parts = _split(match[2], "-")
-    expected = [_stripped(_bare(side)) for side in (left, right)]
-    return [_stripped(part) for part in parts] == expected and len(_split(match[2], "?,:<>=&|^")) == 1
+    expected = [without_parentheses(_bare(side)) for side in (left, right)]
+    return [without_parentheses(part) for part in parts] == expected and len(_split(match[2], "?,:<>=&|^")) == 1
 
 
 def _without_factor(text: str, name: str) -> str | None:
     """Return `b` of `name * b`, or None."""
     factors = _split(_bare(text), "*")
-    others = [factor for factor in factors if _stripped(factor) != name]
+    others = [factor for factor in factors if without_parentheses(factor) != name]
     return others[0] if len(factors) == 2 and len(others) == 1 else None
 
 
 def _is_scaled_sum(text: str, name: str, tops: tuple[str, str], element: str, changing: set[str]) -> bool:
     """Return whether a text is `name * exp(top - new) + w * exp(element - new)`, in any order."""
     top, new = tops
-    text = _stripped(text)
+    text = without_parentheses(text)
     match = re.fullmatch(r"(?:__builtin_)?(?:fmaf?|__fmaf_rn)\((.*)\)", text)
-    parts = _split(match[1], ",") if match is not None and _stripped(f"({match[1]})") == match[1] else []
+    parts = _split(match[1], ",") if match is not None and without_parentheses(f"({match[1]})") == match[1] else []
     terms = [f"{parts[0]}*{parts[1]}", parts[2]] if len(parts) == 3 else _split(text, "+")
     if len(terms) != 2 or any(len(_split(term, "-")) > 1 for term in terms):
         return False
     for own, added in (terms, reversed(terms)):
-        scaling = _without_factor(_stripped(own), name)
+        scaling = _without_factor(without_parentheses(own), name)
         if scaling is not None and _is_exponential(scaling, top, new):
             return _has_weight(added, element, new, changing)
     return False
@@ -294,7 +283,7 @@ def _is_scaled_sum(text: str, name: str, tops: tuple[str, str], element: str, ch
 
 def _has_weight(text: str, element: str, top: str, changing: set[str]) -> bool:
     """Return whether a text is a product with the factor `exp(element - top)`; no other factor depends on `changing`."""
-    bare = _stripped(_bare(text))
+    bare = without_parentheses(_bare(text))
     if len(_split(bare, "+-/%?<>=&|^,")) != 1:
         return False
     factors = _split(bare, "*")
@@ -302,8 +291,8 @@ def _has_weight(text: str, element: str, top: str, changing: set[str]) -> bool:
         return _is_exponential(bare, element, top)
     exponentials = [factor for factor in factors if _is_exponential(factor, element, top)]
     others = [factor for factor in factors if factor not in exponentials]
-    nested = [factor for factor in others if names_in_text(factor) & changing]
-    if not exponentials and len(nested) == 1 and len(_split(_stripped(nested[0]), "*")) > 1:
+    nested = [factor for factor in others if _names_in(factor) & changing]
+    if not exponentials and len(nested) == 1 and len(_split(without_parentheses(nested[0]), "*")) > 1:
         return _has_weight(nested[0], element, top, changing)
     return len(exponentials) == 1 and not nested
 

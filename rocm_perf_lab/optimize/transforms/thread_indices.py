@@ -41,6 +41,11 @@ class GlobalIndex:
     axis: str
     node: Node
 
+    @property
+    def cast(self) -> str:
+        """Cast with which an initialiser is computed in 64 bits, if that of the source is; else nothing."""
+        return "(size_t)" if re.search(r"size_t|long|int64", text_of(self.node)) else ""
+
 
 class LaunchSizes:
     """Workgroup size of a description, and the macros that have its value.
@@ -293,11 +298,11 @@ def only_computes(statement: Node) -> bool:
 
 def _add_bounds(found: Guarded, condition: Node, names: set[str], *, outside: bool, partial: bool) -> bool:
     """Add the bounds in `row >= m || col >= n` (outside) or `row < m && col < n`; return False for other conditions."""
-    for part in _without_parentheses(text_of(condition)).split("||" if outside else "&&"):
+    for part in without_parentheses(text_of(condition)).split("||" if outside else "&&"):
         if "||" in part or "&&" in part:
             return False
-        match = re.fullmatch(r"(\w+)\s*(>=|<)\s*([\w\s()*/+-]+)", _without_parentheses(part))
-        limit = _without_parentheses(match[3]) if match is not None else ""
+        match = re.fullmatch(r"(\w+)\s*(>=|<)\s*([\w\s()*/+-]+)", without_parentheses(part))
+        limit = without_parentheses(match[3]) if match is not None else ""
         is_limit = limit.count("(") == limit.count(")") and not re.search(r"\w\s*\(|\)\s*\w", _CASTED.sub("", limit))
         named = set(re.findall(r"[A-Za-z_]\w*", part))
         if (
@@ -316,7 +321,7 @@ def _add_bounds(found: Guarded, condition: Node, names: set[str], *, outside: bo
     return True
 
 
-def _without_parentheses(text: str) -> str:
+def without_parentheses(text: str) -> str:
     """Return a text without outer parentheses and with single spaces."""
     text = re.sub(r"\s+", " ", text).strip()
     while text.startswith("(") and text.endswith(")") and _closes_at_end(text):
