@@ -214,49 +214,7 @@ struct copy_3d {
   int kind;
 };
 
-static uint64_t address_in(const struct hip_pitched *p, const struct hip_position *at) {
-  return p->pointer ? ADDRESS(p->pointer) + (at->z * p->height + at->y) * p->pitch + at->x : 0;
-}
-
-// Copies of arrays are the runtime's affair.
-static struct copy copy_of_3d(const struct copy_3d *p, const char *name, uint64_t site, int is_async, hip_stream stream) {
-  struct copy copy = {.name = name, .site = site, .kind = NO_KIND, .is_async = is_async, .stream = stream};
-  if (!p || p->from_array || p->to_array || !p->from.pointer || !p->to.pointer) return copy;
-  copy.to = address_in(&p->to, &p->to_at);
-  copy.from = address_in(&p->from, &p->from_at);
-  copy.bytes = p->extent.width;
-  copy.rows = p->extent.height;
-  copy.slices = p->extent.depth;
-  copy.to_pitch = p->to.pitch;
-  copy.from_pitch = p->from.pitch;
-  copy.to_slice = p->to.pitch * p->to.height;
-  copy.from_slice = p->from.pitch * p->from.height;
-  copy.kind = p->kind;
-  if (!copy.slices) copy.bytes = copy.rows = 0;
-  return copy;
-}
-
-#define DEFINE_COPY_3D(name, default_stream)                                                                                   \
-  HIP(name, (const struct copy_3d *parameters)) {                                                                              \
-    FORWARD_UNLESS_CHECKED(name, parameters);                                                                                  \
-    struct copy copy = copy_of_3d(parameters, #name, SITE, 0, default_stream);                                                 \
-    begin(&copy);                                                                                                              \
-    return done(&copy, REAL(name)(parameters));                                                                                \
-  }
-DEFINE_COPY_3D(hipMemcpy3D, NULL)
-DEFINE_COPY_3D(hipMemcpy3D_spt, PER_THREAD)
-
-#define DEFINE_ASYNC_COPY_3D(name, default_stream)                                                                             \
-  HIP(name, (const struct copy_3d *parameters, hip_stream stream)) {                                                           \
-    FORWARD_UNLESS_CHECKED(name, parameters, stream);                                                                          \
-    struct copy copy = copy_of_3d(parameters, #name, SITE, 1, stream ? stream : (default_stream));                             \
-    begin(&copy);                                                                                                              \
-    return done(&copy, REAL(name)(parameters, stream));                                                                        \
-  }
-DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync, NULL)
-DEFINE_ASYNC_COPY_3D(hipMemcpy3DAsync_spt, PER_THREAD)
-
-// One side of struct hip_Memcpy2D; HIP_MEMCPY3D's has three more members.
+// struct hip_Memcpy2D and struct HIP_MEMCPY3D, whose sides have three more members.
 struct driver_side {
   size_t x, y;
   int type;
@@ -279,55 +237,83 @@ struct driver_copy_3d {
 };
 enum { TYPE_HOST = 1 };
 
-static struct driver_side_3d cuboid_side(const struct driver_side *s) {
+// What all of them describe; the address is that of the first byte, 0 for arrays, which are the runtime's affair.
+struct cuboid_side { uint64_t address, pitch, height; };
+struct cuboid {
+  struct cuboid_side from, to;
+  struct hip_extent extent;
+  int kind;
+};
+
+static struct cuboid_side side_of(const void *pointer, const void *array, struct hip_position at, size_t pitch, size_t height) {
+  uint64_t address = pointer && !array ? ADDRESS(pointer) + (at.z * height + at.y) * pitch + at.x : 0;
+  return (struct cuboid_side){address, pitch, height};
+}
+
+// The numbers of types differ between versions: unused pointers are null.
+static struct cuboid_side driver_side_of(const struct driver_side_3d *s) {
+  const void *pointer = s->device && !(s->type == TYPE_HOST && s->host) ? s->device : s->host;
+  return side_of(pointer, s->array, (struct hip_position){s->x, s->y, s->z}, s->pitch, s->height);
+}
+
+static struct driver_side_3d as_3d(const struct driver_side *s) {
   return (struct driver_side_3d){s->x, s->y, 0, 0, s->type, s->host, s->device, s->array, s->pitch, 0};
 }
 
-// Address of a side's first byte; 0 for arrays. The numbers of types differ between versions: unused pointers are null.
-static uint64_t side_address(const struct driver_side_3d *s) {
-  const void *pointer = s->device && !(s->type == TYPE_HOST && s->host) ? s->device : s->host;
-  return s->array || !pointer ? 0 : ADDRESS(pointer) + (s->z * s->height + s->y) * s->pitch + s->x;
+static struct cuboid cuboid_of_3d(const struct copy_3d *p) {
+  return (struct cuboid){side_of(p->from.pointer, p->from_array, p->from_at, p->from.pitch, p->from.height),
+                         side_of(p->to.pointer, p->to_array, p->to_at, p->to.pitch, p->to.height), p->extent, p->kind};
 }
 
-static struct copy copy_of_sides(const struct driver_copy_3d *p, const char *name, uint64_t site, int is_async, hip_stream stream) {
+static struct cuboid cuboid_of_driver_3d(const struct driver_copy_3d *p) {
+  return (struct cuboid){driver_side_of(&p->from), driver_side_of(&p->to), {p->width, p->height, p->depth}, NO_KIND};
+}
+
+static struct cuboid cuboid_of_driver_2d(const struct driver_copy_2d *p) {
+  return cuboid_of_driver_3d(&(struct driver_copy_3d){as_3d(&p->from), as_3d(&p->to), p->width, p->height, 1});
+}
+
+static struct copy copy_of_cuboid(const struct cuboid *c, const char *name, uint64_t site, int is_async, hip_stream stream) {
   struct copy copy = {.name = name, .site = site, .kind = NO_KIND, .is_async = is_async, .stream = stream};
-  uint64_t to = side_address(&p->to), from = side_address(&p->from);
-  if (!to || !from || !p->depth) return copy;
-  copy.to = to;
-  copy.from = from;
-  copy.bytes = p->width;
-  copy.rows = p->height;
-  copy.slices = p->depth;
-  copy.to_pitch = p->to.pitch;
-  copy.from_pitch = p->from.pitch;
-  copy.to_slice = p->to.pitch * p->to.height;
-  copy.from_slice = p->from.pitch * p->from.height;
+  if (!c->from.address || !c->to.address || !c->extent.depth) return copy;
+  copy.to = c->to.address;
+  copy.from = c->from.address;
+  copy.bytes = c->extent.width;
+  copy.rows = c->extent.height;
+  copy.slices = c->extent.depth;
+  copy.to_pitch = c->to.pitch;
+  copy.from_pitch = c->from.pitch;
+  copy.to_slice = c->to.pitch * c->to.height;
+  copy.from_slice = c->from.pitch * c->from.height;
+  copy.kind = c->kind;
   return copy;
 }
 
-static struct driver_copy_3d as_cuboid(const struct driver_copy_2d *p) {
-  return p ? (struct driver_copy_3d){cuboid_side(&p->from), cuboid_side(&p->to), p->width, p->height, 1} : (struct driver_copy_3d){0};
-}
-
-static struct driver_copy_3d same_cuboid(const struct driver_copy_3d *p) { return p ? *p : (struct driver_copy_3d){0}; }
-
-#define DEFINE_DRIVER_COPY(name, parameters_type, cuboid)                                                                      \
+#define DEFINE_CUBOID_COPY(name, parameters_type, cuboid_of, default_stream)                                                   \
   HIP(name, (const parameters_type *parameters)) {                                                                             \
     FORWARD_UNLESS_CHECKED(name, parameters);                                                                                  \
-    struct driver_copy_3d sides = cuboid(parameters);                                                                          \
-    struct copy copy = copy_of_sides(&sides, #name, SITE, 0, NULL);                                                            \
+    struct cuboid cuboid = parameters ? cuboid_of(parameters) : (struct cuboid){0};                                            \
+    struct copy copy = copy_of_cuboid(&cuboid, #name, SITE, 0, default_stream);                                                \
     begin(&copy);                                                                                                              \
     return done(&copy, REAL(name)(parameters));                                                                                \
-  }                                                                                                                            \
-  HIP(name##Async, (const parameters_type *parameters, hip_stream stream)) {                                                   \
-    FORWARD_UNLESS_CHECKED(name##Async, parameters, stream);                                                                   \
-    struct driver_copy_3d sides = cuboid(parameters);                                                                          \
-    struct copy copy = copy_of_sides(&sides, #name "Async", SITE, 1, stream);                                                  \
-    begin(&copy);                                                                                                              \
-    return done(&copy, REAL(name##Async)(parameters, stream));                                                                 \
   }
-DEFINE_DRIVER_COPY(hipMemcpyParam2D, struct driver_copy_2d, as_cuboid)
-DEFINE_DRIVER_COPY(hipDrvMemcpy3D, struct driver_copy_3d, same_cuboid)
+DEFINE_CUBOID_COPY(hipMemcpy3D, struct copy_3d, cuboid_of_3d, NULL)
+DEFINE_CUBOID_COPY(hipMemcpy3D_spt, struct copy_3d, cuboid_of_3d, PER_THREAD)
+DEFINE_CUBOID_COPY(hipMemcpyParam2D, struct driver_copy_2d, cuboid_of_driver_2d, NULL)
+DEFINE_CUBOID_COPY(hipDrvMemcpy3D, struct driver_copy_3d, cuboid_of_driver_3d, NULL)
+
+#define DEFINE_ASYNC_CUBOID_COPY(name, parameters_type, cuboid_of, default_stream)                                             \
+  HIP(name, (const parameters_type *parameters, hip_stream stream)) {                                                          \
+    FORWARD_UNLESS_CHECKED(name, parameters, stream);                                                                          \
+    struct cuboid cuboid = parameters ? cuboid_of(parameters) : (struct cuboid){0};                                            \
+    struct copy copy = copy_of_cuboid(&cuboid, #name, SITE, 1, stream ? stream : (default_stream));                            \
+    begin(&copy);                                                                                                              \
+    return done(&copy, REAL(name)(parameters, stream));                                                                        \
+  }
+DEFINE_ASYNC_CUBOID_COPY(hipMemcpy3DAsync, struct copy_3d, cuboid_of_3d, NULL)
+DEFINE_ASYNC_CUBOID_COPY(hipMemcpy3DAsync_spt, struct copy_3d, cuboid_of_3d, PER_THREAD)
+DEFINE_ASYNC_CUBOID_COPY(hipMemcpyParam2DAsync, struct driver_copy_2d, cuboid_of_driver_2d, NULL)
+DEFINE_ASYNC_CUBOID_COPY(hipDrvMemcpy3DAsync, struct driver_copy_3d, cuboid_of_driver_3d, NULL)
 
 // ---- symbols ----
 
