@@ -130,6 +130,18 @@ extern "C" __global__ void k(half* a, __hip_bfloat16* b) {
   if (tile.thread_rank() == 0) a[0] = __float2half(__bfloat162float(b[0]));
 }"""
 
+EVERY_HEADER = """
+#include <hip/hip_runtime.h>
+#include <hip/hip_bf16.h>
+#include <hip/hip_bfloat16.h>
+#include <hip/hip_complex.h>
+#include <hip/hip_cooperative_groups.h>
+#include <hip/hip_ext.h>
+#include <hip/hip_fp16.h>
+#include <hip/hip_fp8.h>
+#include <hip/hip_math_constants.h>
+extern "C" __global__ void k(float* x) { x[BLOCK] = TILE; }"""
+
 _ENCODING = r"_(e32|e64|sdwa|dpp)$"
 """Compilers choose the encoding of one operation: v_add_f16_e32 or v_add_f16_sdwa."""
 
@@ -176,6 +188,16 @@ def test_cooperative_groups_synchronise_and_shuffle(tmp_path: Path, cache_dir: P
     assert used["s_barrier"] == 1
     assert used["ds_bpermute_b32"] >= 5
     assert used["v_mbcnt_hi_u32_b32"] >= 1
+
+
+def test_macros_of_kernels_do_not_change_the_headers(tmp_path: Path, cache_dir: Path) -> None:
+    names = ["A", "C", "K", "M", "N", "X", "BLOCK", "GRID", "TILE", "WARP", "WAVE", "SIZE", "VALUE", "TYPE", "KIND"]
+    source = write_source(EVERY_HEADER, tmp_path)
+    request = CompileRequest(source, defines=dict.fromkeys(names, 7), flags=("-Wall", "-Werror"))
+
+    result = compile_source(request, compiler=find_compiler(("pip",)), cache_dir=cache_dir)
+
+    assert disassemble(result.code_object, "k")[-1].mnemonic == "s_endpgm"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ namespace cooperative_groups {
 
 namespace rocm_perf_lab {
 
-enum group_kind { MULTI_GRID, GRID, BLOCK, TILE, COALESCED };
+enum group_kind { multi_grid_kind, grid_kind, block_kind, tile_kind, coalesced_kind };
 
 ROCM_PERF_LAB_D unsigned block_rank() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
 ROCM_PERF_LAB_D unsigned block_size() { return blockDim.x * blockDim.y * blockDim.z; }
@@ -49,7 +49,7 @@ ROCM_PERF_LAB_D unsigned long long bits_of_ranks(unsigned long long lanes, unsig
   return ranks;
 }
 /// The lanes of a group whose value equals the one of this lane.
-template <class T> ROCM_PERF_LAB_D unsigned long long equal_lanes(unsigned long long lanes, T value) {
+template <class Value> ROCM_PERF_LAB_D unsigned long long equal_lanes(unsigned long long lanes, Value value) {
   unsigned long long equal = 0;
   for (unsigned long long rest = lanes; rest; rest &= rest - 1)
     if (__shfl(value, __ffsll(rest) - 1) == value) equal |= rest & -rest;
@@ -76,22 +76,22 @@ class thread_group {
   ROCM_PERF_LAB_D unsigned cg_type() const { return kind_; }
   ROCM_PERF_LAB_D unsigned thread_rank() const {
     switch (kind_) {
-      case rocm_perf_lab::MULTI_GRID: return __ockl_multi_grid_thread_rank();
-      case rocm_perf_lab::GRID: return rocm_perf_lab::grid_block_rank() * rocm_perf_lab::block_size() + rocm_perf_lab::block_rank();
-      case rocm_perf_lab::BLOCK: return rocm_perf_lab::block_rank();
-      case rocm_perf_lab::TILE: return rocm_perf_lab::block_rank() & (tile_ - 1);
+      case rocm_perf_lab::multi_grid_kind: return __ockl_multi_grid_thread_rank();
+      case rocm_perf_lab::grid_kind: return rocm_perf_lab::grid_block_rank() * rocm_perf_lab::block_size() + rocm_perf_lab::block_rank();
+      case rocm_perf_lab::block_kind: return rocm_perf_lab::block_rank();
+      case rocm_perf_lab::tile_kind: return rocm_perf_lab::block_rank() & (tile_ - 1);
       default: return rocm_perf_lab::rank_in(lanes_);
     }
   }
   ROCM_PERF_LAB_D bool is_valid() const {
-    if (kind_ == rocm_perf_lab::MULTI_GRID) return __ockl_multi_grid_is_valid() != 0;
-    return kind_ != rocm_perf_lab::GRID || __ockl_grid_is_valid() != 0;
+    if (kind_ == rocm_perf_lab::multi_grid_kind) return __ockl_multi_grid_is_valid() != 0;
+    return kind_ != rocm_perf_lab::grid_kind || __ockl_grid_is_valid() != 0;
   }
   ROCM_PERF_LAB_D void sync() const {
     switch (kind_) {
-      case rocm_perf_lab::MULTI_GRID: __ockl_multi_grid_sync(); break;
-      case rocm_perf_lab::GRID: __ockl_grid_sync(); break;
-      case rocm_perf_lab::BLOCK: __syncthreads(); break;
+      case rocm_perf_lab::multi_grid_kind: __ockl_multi_grid_sync(); break;
+      case rocm_perf_lab::grid_kind: __ockl_grid_sync(); break;
+      case rocm_perf_lab::block_kind: __syncthreads(); break;
       default: rocm_perf_lab::wavefront_sync();
     }
   }
@@ -100,7 +100,7 @@ class thread_group {
 /// All work-items of a launch on several devices.
 class multi_grid_group : public thread_group {
  public:
-  ROCM_PERF_LAB_D multi_grid_group() : thread_group(rocm_perf_lab::MULTI_GRID, __ockl_multi_grid_size()) {}
+  ROCM_PERF_LAB_D multi_grid_group() : thread_group(rocm_perf_lab::multi_grid_kind, __ockl_multi_grid_size()) {}
   ROCM_PERF_LAB_D unsigned num_grids() const { return __ockl_multi_grid_num_grids(); }
   ROCM_PERF_LAB_D unsigned grid_rank() const { return __ockl_multi_grid_grid_rank(); }
 };
@@ -108,7 +108,7 @@ class multi_grid_group : public thread_group {
 /// All work-items of a cooperative launch.
 class grid_group : public thread_group {
  public:
-  ROCM_PERF_LAB_D grid_group() : thread_group(rocm_perf_lab::GRID, rocm_perf_lab::grid_blocks() * rocm_perf_lab::block_size()) {}
+  ROCM_PERF_LAB_D grid_group() : thread_group(rocm_perf_lab::grid_kind, rocm_perf_lab::grid_blocks() * rocm_perf_lab::block_size()) {}
   ROCM_PERF_LAB_D unsigned thread_rank() const {
     return rocm_perf_lab::grid_block_rank() * rocm_perf_lab::block_size() + rocm_perf_lab::block_rank();
   }
@@ -125,7 +125,7 @@ class grid_group : public thread_group {
 /// All work-items of a workgroup.
 class thread_block : public thread_group {
  public:
-  ROCM_PERF_LAB_D thread_block() : thread_group(rocm_perf_lab::BLOCK, rocm_perf_lab::block_size()) {}
+  ROCM_PERF_LAB_D thread_block() : thread_group(rocm_perf_lab::block_kind, rocm_perf_lab::block_size()) {}
   static ROCM_PERF_LAB_D void sync() { __syncthreads(); }
   static ROCM_PERF_LAB_D bool is_valid() { return true; }
   static ROCM_PERF_LAB_D dim3 group_index() { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
@@ -141,7 +141,7 @@ class thread_block : public thread_group {
 class tiled_group : public thread_group {
  public:
   ROCM_PERF_LAB_D tiled_group(unsigned tile, unsigned size, unsigned meta_rank, unsigned meta_size)
-      : thread_group(rocm_perf_lab::TILE, size) {
+      : thread_group(rocm_perf_lab::tile_kind, size) {
     tile_ = tile, meta_rank_ = meta_rank, meta_size_ = meta_size;
   }
   ROCM_PERF_LAB_D unsigned meta_group_rank() const { return meta_rank_; }
@@ -171,19 +171,19 @@ class thread_block_tile : public tiled_group {
   static ROCM_PERF_LAB_D unsigned thread_rank() { return rocm_perf_lab::block_rank() & (Size - 1); }
   static constexpr ROCM_PERF_LAB_D unsigned num_threads() { return Size; }
   static constexpr ROCM_PERF_LAB_D unsigned size() { return Size; }
-  template <class T> static ROCM_PERF_LAB_D T shfl(T value, int lane) { return __shfl(value, lane, Size); }
-  template <class T> static ROCM_PERF_LAB_D T shfl_down(T value, unsigned by) { return __shfl_down(value, by, Size); }
-  template <class T> static ROCM_PERF_LAB_D T shfl_up(T value, unsigned by) { return __shfl_up(value, by, Size); }
-  template <class T> static ROCM_PERF_LAB_D T shfl_xor(T value, int mask) { return __shfl_xor(value, mask, Size); }
+  template <class Value> static ROCM_PERF_LAB_D Value shfl(Value value, int lane) { return __shfl(value, lane, Size); }
+  template <class Value> static ROCM_PERF_LAB_D Value shfl_down(Value value, unsigned by) { return __shfl_down(value, by, Size); }
+  template <class Value> static ROCM_PERF_LAB_D Value shfl_up(Value value, unsigned by) { return __shfl_up(value, by, Size); }
+  template <class Value> static ROCM_PERF_LAB_D Value shfl_xor(Value value, int mask) { return __shfl_xor(value, mask, Size); }
   static ROCM_PERF_LAB_D unsigned long long ballot(int predicate) {
     return (__ballot(predicate) & lanes()) >> first_lane();
   }
   static ROCM_PERF_LAB_D int any(int predicate) { return ballot(predicate) != 0; }
   static ROCM_PERF_LAB_D int all(int predicate) { return ballot(!predicate) == 0; }
-  template <class T> static ROCM_PERF_LAB_D unsigned long long match_any(T value) {
+  template <class Value> static ROCM_PERF_LAB_D unsigned long long match_any(Value value) {
     return rocm_perf_lab::equal_lanes(lanes() & __ballot(1), value) >> first_lane();
   }
-  template <class T> static ROCM_PERF_LAB_D unsigned long long match_all(T value, int& is_equal) {
+  template <class Value> static ROCM_PERF_LAB_D unsigned long long match_all(Value value, int& is_equal) {
     const unsigned long long active = lanes() & __ballot(1);
     is_equal = rocm_perf_lab::equal_lanes(active, value) == active;
     return is_equal ? active >> first_lane() : 0;
@@ -194,7 +194,7 @@ class thread_block_tile : public tiled_group {
 class coalesced_group : public thread_group {
  public:
   explicit ROCM_PERF_LAB_D coalesced_group(unsigned long long lanes, unsigned meta_rank = 0, unsigned meta_size = 1)
-      : thread_group(rocm_perf_lab::COALESCED, __popcll(lanes)) {
+      : thread_group(rocm_perf_lab::coalesced_kind, __popcll(lanes)) {
     lanes_ = lanes, meta_rank_ = meta_rank, meta_size_ = meta_size;
   }
   ROCM_PERF_LAB_D void sync() const { rocm_perf_lab::wavefront_sync(); }
@@ -203,14 +203,14 @@ class coalesced_group : public thread_group {
   ROCM_PERF_LAB_D unsigned meta_group_rank() const { return meta_rank_; }
   ROCM_PERF_LAB_D unsigned meta_group_size() const { return meta_size_; }
   /// The value of the lane that has this rank in the group.
-  template <class T> ROCM_PERF_LAB_D T shfl(T value, int rank) const {
+  template <class Value> ROCM_PERF_LAB_D Value shfl(Value value, int rank) const {
     return __shfl(value, rocm_perf_lab::lane_of_rank(lanes_, (unsigned)rank % size_));
   }
-  template <class T> ROCM_PERF_LAB_D T shfl_down(T value, unsigned by) const {
+  template <class Value> ROCM_PERF_LAB_D Value shfl_down(Value value, unsigned by) const {
     const unsigned rank = thread_rank();
     return __shfl(value, rocm_perf_lab::lane_of_rank(lanes_, rank + by < size_ ? rank + by : rank));
   }
-  template <class T> ROCM_PERF_LAB_D T shfl_up(T value, unsigned by) const {
+  template <class Value> ROCM_PERF_LAB_D Value shfl_up(Value value, unsigned by) const {
     const unsigned rank = thread_rank();
     return __shfl(value, rocm_perf_lab::lane_of_rank(lanes_, rank < by ? rank : rank - by));
   }
@@ -219,10 +219,10 @@ class coalesced_group : public thread_group {
   }
   ROCM_PERF_LAB_D int any(int predicate) const { return (__ballot(predicate) & lanes_) != 0; }
   ROCM_PERF_LAB_D int all(int predicate) const { return (__ballot(!predicate) & lanes_) == 0; }
-  template <class T> ROCM_PERF_LAB_D unsigned long long match_any(T value) const {
+  template <class Value> ROCM_PERF_LAB_D unsigned long long match_any(Value value) const {
     return rocm_perf_lab::bits_of_ranks(lanes_, rocm_perf_lab::equal_lanes(lanes_, value));
   }
-  template <class T> ROCM_PERF_LAB_D unsigned long long match_all(T value, int& is_equal) const {
+  template <class Value> ROCM_PERF_LAB_D unsigned long long match_all(Value value, int& is_equal) const {
     is_equal = rocm_perf_lab::equal_lanes(lanes_, value) == lanes_;
     return is_equal ? rocm_perf_lab::bits_of_ranks(lanes_, lanes_) : 0;
   }
@@ -236,7 +236,7 @@ ROCM_PERF_LAB_D grid_group this_grid() { return {}; }
 ROCM_PERF_LAB_D multi_grid_group this_multi_grid() { return {}; }
 ROCM_PERF_LAB_D coalesced_group coalesced_threads() { return coalesced_group(__ballot(1)); }
 ROCM_PERF_LAB_D thread_group this_thread() {
-  thread_group one(rocm_perf_lab::COALESCED, 1);
+  thread_group one(rocm_perf_lab::coalesced_kind, 1);
   one.lanes_ = 1ull << __lane_id();
   return one;
 }
@@ -256,8 +256,8 @@ ROCM_PERF_LAB_D coalesced_group tiled_partition(const coalesced_group& parent, u
   return coalesced_group(lanes, tile, (parent.size() + tile_size - 1) / tile_size);
 }
 ROCM_PERF_LAB_D thread_group tiled_partition(const thread_group& parent, unsigned tile_size) {
-  if (parent.kind_ == rocm_perf_lab::COALESCED) return tiled_partition(coalesced_group(parent.lanes_), tile_size);
-  if (parent.kind_ == rocm_perf_lab::TILE && parent.tile_ <= tile_size) return parent;
+  if (parent.kind_ == rocm_perf_lab::coalesced_kind) return tiled_partition(coalesced_group(parent.lanes_), tile_size);
+  if (parent.kind_ == rocm_perf_lab::tile_kind && parent.tile_ <= tile_size) return parent;
   const unsigned size = parent.size_, tile = parent.thread_rank() / tile_size, left = size - tile * tile_size;
   return tiled_group(tile_size, left < tile_size ? left : tile_size, tile, (size + tile_size - 1) / tile_size);
 }
@@ -279,19 +279,19 @@ template <class Group> ROCM_PERF_LAB_D unsigned thread_rank(const Group& group) 
 template <class Group> ROCM_PERF_LAB_D bool is_valid(const Group& group) { return group.is_valid(); }
 template <class Group> ROCM_PERF_LAB_D void sync(const Group& group) { group.sync(); }
 
-template <class T = void> struct plus;
-template <class T = void> struct less;
-template <class T = void> struct greater;
-template <> struct plus<void> { template <class T> ROCM_PERF_LAB_D T operator()(T a, T b) const { return a + b; } };
-template <> struct less<void> { template <class T> ROCM_PERF_LAB_D T operator()(T a, T b) const { return b < a ? b : a; } };
-template <> struct greater<void> { template <class T> ROCM_PERF_LAB_D T operator()(T a, T b) const { return a < b ? b : a; } };
-template <class T> struct plus : plus<void> {};
-template <class T> struct less : less<void> {};
-template <class T> struct greater : greater<void> {};
+template <class Value = void> struct plus;
+template <class Value = void> struct less;
+template <class Value = void> struct greater;
+template <> struct plus<void> { template <class Value> ROCM_PERF_LAB_D Value operator()(Value a, Value b) const { return a + b; } };
+template <> struct less<void> { template <class Value> ROCM_PERF_LAB_D Value operator()(Value a, Value b) const { return b < a ? b : a; } };
+template <> struct greater<void> { template <class Value> ROCM_PERF_LAB_D Value operator()(Value a, Value b) const { return a < b ? b : a; } };
+template <class Value> struct plus : plus<void> {};
+template <class Value> struct less : less<void> {};
+template <class Value> struct greater : greater<void> {};
 
 /// Combines the values of all lanes of a tile; every lane gets the result. `less` and `greater` give the extremum.
-template <unsigned Size, class Parent, class T, class Operation>
-ROCM_PERF_LAB_D T reduce(const thread_block_tile<Size, Parent>& tile, T value, Operation operation) {
+template <unsigned Size, class Parent, class Value, class Operation>
+ROCM_PERF_LAB_D Value reduce(const thread_block_tile<Size, Parent>& tile, Value value, Operation operation) {
   for (unsigned mask = Size / 2; mask > 0; mask /= 2) value = operation(value, tile.shfl_xor(value, mask));
   return value;
 }

@@ -121,15 +121,15 @@ ROCM_PERF_LAB_HD __half2_raw __hip_cvt_fp8x2_to_halfraw2(__hip_fp8x2_storage_t a
   return {__hip_cvt_fp8_to_halfraw(a & 0xff, kind).x, __hip_cvt_fp8_to_halfraw(a >> 8, kind).x};
 }
 
-template <class T> T rocm_perf_lab_value();
+template <class Number> Number rocm_perf_lab_value();
 
 // One value, two and four; NAME##x2 has its first value in the low byte. A number of any type converts to one value.
 #define ROCM_PERF_LAB_FP8(ONE, TWO, FOUR, KIND)                                                                       \
   struct ONE {                                                                                                        \
     __hip_fp8_storage_t __x;                                                                                          \
     ONE() = default;                                                                                                  \
-    template <class T, class = decltype((float)rocm_perf_lab_value<T>())>                                                    \
-    __attribute__((host, device)) ONE(T a) : __x(__hip_cvt_float_to_fp8((float)a, __HIP_SATFINITE, KIND)) {}          \
+    template <class Number, class = decltype((float)rocm_perf_lab_value<Number>())>                                    \
+    __attribute__((host, device)) ONE(Number a) : __x(__hip_cvt_float_to_fp8((float)a, __HIP_SATFINITE, KIND)) {}      \
     __attribute__((host, device)) operator float() const { return rocm_perf_lab_fp8_to_float(__x, KIND); }            \
   };                                                                                                                  \
   struct TWO {                                                                                                        \

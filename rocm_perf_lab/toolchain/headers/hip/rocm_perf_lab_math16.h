@@ -5,27 +5,27 @@
 
 namespace rocm_perf_lab_math {
 
-template <class T> struct is_small { static constexpr bool value = false; };
+template <class Number> struct is_small { static constexpr bool value = false; };
 template <> struct is_small<_Float16> { static constexpr bool value = true; };
 template <> struct is_small<__bf16> { static constexpr bool value = true; };
 
 // The type in which a value is computed: double stays double, everything else is float.
-template <class T> struct computed { typedef float type; };
+template <class Number> struct computed { typedef float type; };
 template <> struct computed<double> { typedef double type; };
 template <> struct computed<long double> { typedef double type; };
 
-template <bool Condition, class T> struct enabled {};
-template <class T> struct enabled<true, T> { typedef T type; };
+template <bool Condition, class Number> struct enabled {};
+template <class Number> struct enabled<true, Number> { typedef Number type; };
 
-template <class T, class Result> using for_small = typename enabled<is_small<T>::value, Result>::type;
-template <class A, class B>
-using for_pair = typename enabled<is_small<A>::value || is_small<B>::value,
-                                  decltype(typename computed<A>::type() + typename computed<B>::type())>::type;
+template <class Number, class Result> using for_small = typename enabled<is_small<Number>::value, Result>::type;
+template <class First, class Second>
+using for_pair = typename enabled<is_small<First>::value || is_small<Second>::value,
+                                  decltype(typename computed<First>::type() + typename computed<Second>::type())>::type;
 
 #define ROCM_PERF_LAB_MATH static inline __attribute__((host, device, always_inline))
 
 #define ROCM_PERF_LAB_UNARY(RESULT, NAME, FLOAT)                                                                    \
-  template <class T> ROCM_PERF_LAB_MATH for_small<T, RESULT> NAME(T x) { return FLOAT((float)x); }
+  template <class Number> ROCM_PERF_LAB_MATH for_small<Number, RESULT> NAME(Number x) { return FLOAT((float)x); }
 
 ROCM_PERF_LAB_UNARY(float, abs, ::fabsf)
 ROCM_PERF_LAB_UNARY(float, acos, ::acosf)
@@ -76,8 +76,8 @@ ROCM_PERF_LAB_UNARY(long long, llround, ::llroundf)
 #define ROCM_PERF_LAB_BINARY(NAME)                                                                                  \
   ROCM_PERF_LAB_MATH float NAME##_of(float x, float y) { return ::NAME##f(x, y); }                                  \
   ROCM_PERF_LAB_MATH double NAME##_of(double x, double y) { return ::NAME(x, y); }                                  \
-  template <class A, class B> ROCM_PERF_LAB_MATH for_pair<A, B> NAME(A x, B y) {                                    \
-    return NAME##_of((for_pair<A, B>)x, (for_pair<A, B>)y);                                                         \
+  template <class First, class Second> ROCM_PERF_LAB_MATH for_pair<First, Second> NAME(First x, Second y) {            \
+    return NAME##_of((for_pair<First, Second>)x, (for_pair<First, Second>)y);                                          \
   }
 ROCM_PERF_LAB_BINARY(atan2)
 ROCM_PERF_LAB_BINARY(copysign)
@@ -91,27 +91,27 @@ ROCM_PERF_LAB_BINARY(pow)
 ROCM_PERF_LAB_BINARY(remainder)
 
 // Equal types keep their type and are compared, as by the templates for device code in clang's headers.
-template <class T> ROCM_PERF_LAB_MATH for_small<T, T> max(T x, T y) { return x > y ? x : y; }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, T> min(T x, T y) { return x < y ? x : y; }
-template <class A, class B> ROCM_PERF_LAB_MATH for_pair<A, B> max(A x, B y) { return fmax(x, y); }
-template <class A, class B> ROCM_PERF_LAB_MATH for_pair<A, B> min(A x, B y) { return fmin(x, y); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, Number> max(Number x, Number y) { return x > y ? x : y; }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, Number> min(Number x, Number y) { return x < y ? x : y; }
+template <class First, class Second> ROCM_PERF_LAB_MATH for_pair<First, Second> max(First x, Second y) { return fmax(x, y); }
+template <class First, class Second> ROCM_PERF_LAB_MATH for_pair<First, Second> min(First x, Second y) { return fmin(x, y); }
 
-template <class A, class B, class C> ROCM_PERF_LAB_MATH for_pair<A, B> fma(A x, B y, C z) {
-  return __builtin_elementwise_fma((for_pair<A, B>)x, (for_pair<A, B>)y, (for_pair<A, B>)z);
+template <class First, class Second, class Third> ROCM_PERF_LAB_MATH for_pair<First, Second> fma(First x, Second y, Third z) {
+  return __builtin_elementwise_fma((for_pair<First, Second>)x, (for_pair<First, Second>)y, (for_pair<First, Second>)z);
 }
-template <class A> ROCM_PERF_LAB_MATH for_small<A, float> fma(float x, float y, A z) { return ::fmaf(x, y, (float)z); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, float> ldexp(T x, int by) { return ::ldexpf((float)x, by); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, float> scalbn(T x, int by) { return ::scalbnf((float)x, by); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, float> scalbln(T x, long by) { return ::scalblnf((float)x, by); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, float> frexp(T x, int* exponent) { return ::frexpf((float)x, exponent); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, float> remquo(T x, T y, int* quotient) {
+template <class First> ROCM_PERF_LAB_MATH for_small<First, float> fma(float x, float y, First z) { return ::fmaf(x, y, (float)z); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, float> ldexp(Number x, int by) { return ::ldexpf((float)x, by); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, float> scalbn(Number x, int by) { return ::scalbnf((float)x, by); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, float> scalbln(Number x, long by) { return ::scalblnf((float)x, by); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, float> frexp(Number x, int* exponent) { return ::frexpf((float)x, exponent); }
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, float> remquo(Number x, Number y, int* quotient) {
   return ::remquof((float)x, (float)y, quotient);
 }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, T> modf(T x, T* whole) {
+template <class Number> ROCM_PERF_LAB_MATH for_small<Number, Number> modf(Number x, Number* whole) {
   float part;
   float fraction = ::modff((float)x, &part);
-  *whole = (T)part;
-  return (T)fraction;
+  *whole = (Number)part;
+  return (Number)fraction;
 }
 
 #undef ROCM_PERF_LAB_UNARY
