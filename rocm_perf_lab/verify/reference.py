@@ -1,7 +1,7 @@
 """Expected outputs of a kernel: NumPy expressions, a NumPy function, or the output of the baseline.
 
 Floating-point inputs are converted to float64 before a reference is evaluated, to keep its rounding errors small; the result is
-converted to the output's type.
+converted to the output's type. Expressions compute with integers of 8 and 16 bits as kernels do, in 32 bits.
 """
 
 from __future__ import annotations
@@ -104,7 +104,15 @@ def _evaluate(
 ) -> Any:
     if _FUNCTION.fullmatch(expression):
         return _call(directory, expression, names, adapt)
-    return evaluate_array(expression, names, where=f"kernel.reference.{output}")
+    return evaluate_array(
+        expression, {name: _promoted(value) for name, value in names.items()}, where=f"kernel.reference.{output}"
+    )
+
+
+def _promoted(value: Any) -> Any:
+    """Return integers narrower than `int` as `int`, the type in which C++ computes with them."""
+    is_narrow = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize < np.dtype(np.int32).itemsize
+    return value.astype(np.int32) if is_narrow else value
 
 
 def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) -> dict[str, Any]:

@@ -70,6 +70,21 @@ def test_a_reference_is_computed_in_float64_and_rounded_once() -> None:
     np.testing.assert_array_equal(expected["y"], (x / 3).astype(np.float32))
 
 
+def test_an_expression_adds_bytes_as_int_like_the_kernel(tmp_path: Path) -> None:
+    arguments = [
+        {"name": "a", "kind": "buffer", "dtype": "i8", "shape": ["n"], "init": {"kind": "constant", "value": 100}},
+        {"name": "total", "kind": "buffer", "dtype": "i32", "shape": ["n"], "access": "out"},
+    ]
+    description = describe(
+        arguments=arguments, params={"n": 2, "block": 64}, reference={"total": "a * a + a"}, directory=tmp_path
+    )
+
+    outputs = expected_outputs(description, launch_of(description))
+
+    assert outputs is not None
+    assert outputs["total"].tolist() == [10_100, 10_100]
+
+
 def test_a_reference_of_another_shape_is_refused_with_both_shapes() -> None:
     description = describe(reference={"y": "sum(x)"})
 
