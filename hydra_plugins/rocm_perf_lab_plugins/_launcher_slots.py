@@ -7,18 +7,21 @@ job ends. Launchers not known here run inside worker processes, one job per call
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.clocks import ENDED_FROM_OUTSIDE
 from rocm_perf_lab.autotune.objective import Infeasible, Preempted
+from rocm_perf_lab.autotune.slots import too_slow
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from hydra_plugins.rocm_perf_lab_plugins._trial_job import TrialJob
@@ -66,13 +69,40 @@ class InProcessSlots:
             )
 
     def start(self, task: Task) -> Future[Result]:
-        """Run the job to its end."""
+        """Run the job to its end, or to its limit of wall-clock time."""
         future: Future[Result] = Future()
-        future.set_result(self._settings.job.run(self._settings.overrides(task), task.number))
+        try:
+            with _interrupted_after(task.limit_s):
+                future.set_result(self._settings.job.run(self._settings.overrides(task), task.number))
+        except _LimitReached:
+            future.set_result(too_slow(task.limit_s or 0.0))
         return future
 
     def stop(self) -> None:
         """Do nothing: no job is running."""
+
+
+class _LimitReached(BaseException):
+    """The job of this process has reached its limit. No job catches it as an error of its own."""
+
+
+@contextmanager
+def _interrupted_after(seconds: float | None) -> Iterator[None]:
+    """Raise :class:`_LimitReached` after some seconds; without effect outside of the main thread, which has no signals."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise _LimitReached
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class _ThreadedSlots:
@@ -183,8 +213,6 @@ class WorkerProcess:
 
     def signal(self) -> None:
         """Kill the process and those that it started."""
-        import signal
-
         try:
             os.killpg(self._process.pid or 0, signal.SIGKILL)
         except ProcessLookupError:
@@ -192,8 +220,6 @@ class WorkerProcess:
 
 
 def _signal(number: int) -> str:
-    import signal
-
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -33,6 +33,11 @@ ConfigStore.instance().store(group="hydra/sweeper", name="rocm_perf_lab", node=S
 _DIRECTIONS = ("minimize", "maximize")
 _BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 _SEARCHES_BY_ITSELF = "rocm_perf_lab.jobs.autotune.job.AutotuneJob"
+_LIMITS = {
+    "rocm_perf_lab.device.emulator.EmulatorDevice": "time_limit_s",
+    "rocm_perf_lab.device.rocm.RocmDevice": "timeout_s",
+}
+"""Device -> its limit of wall-clock time in seconds."""
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher."
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher."
 _RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher."
@@ -281,6 +286,8 @@ class _TrialOverrides:
         if slots > 1:
             threads = max(1, (os.cpu_count() or 1) // slots)
             overrides += [f"{key}={threads}" for key in _automatic_threads(self._plain["device"], "device")]
+        if task.limit_s is not None:
+            overrides += [f"++{key}={task.limit_s:g}" for key in _time_limits(self._plain["device"], "device", task.limit_s)]
         return overrides
 
 
@@ -291,6 +298,19 @@ def _automatic_threads(device: Mapping[str, Any], path: str) -> Iterator[str]:
             yield from _automatic_threads(value, f"{path}.{key}")
         elif key == "threads" and value == 0:
             yield f"{path}.{key}"
+
+
+def _time_limits(device: Mapping[str, Any], path: str, seconds: float) -> Iterator[str]:
+    """Yield the keys of limits that are higher than some seconds or absent: launches can only be ended by their device.
+
+    On a cluster, a limit of the whole job would include the time in the queue.
+    """
+    name = _LIMITS.get(str(device.get("_target_")))
+    if name is not None and (device.get(name) or seconds) >= seconds:
+        yield f"{path}.{name}"
+    for key, value in device.items():
+        if isinstance(value, dict):
+            yield from _time_limits(value, f"{path}.{key}", seconds)
 
 
 def _quoted(value: bool | float | str) -> str:

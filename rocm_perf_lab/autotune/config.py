@@ -71,6 +71,8 @@ class AutotuneConfig(StrictModel):
     cutoff: float | None = Field(10.0, ge=1)
     """Multiple of the best configuration's wall-clock time after which a run is ended, after ten seconds at the earliest; None
     does not end it."""
+    first_cutoff_s: float = Field(600.0, gt=0)
+    """Seconds after which a run is ended before any configuration has run; without effect if `cutoff` is None."""
     cache: bool = True
     """Reuse results of earlier runs with the same code, inputs, device and versions."""
     workers: PositiveInt | None = None

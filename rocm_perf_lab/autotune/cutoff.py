@@ -13,24 +13,28 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cutoff:
-    """Limit of wall-clock time, known once a configuration has run.
+    """Limit of wall-clock time of a configuration.
 
     Args:
         factor: Multiple of the wall-clock time that the best configuration took for its slowest measurement; None never limits.
         at_least_s: The smallest limit in seconds, since starting a process or the emulator needs time as well.
+        first_s: The limit in seconds until a configuration has run.
     """
 
     factor: float | None = 10.0
     at_least_s: float = 10.0
+    first_s: float = 600.0
     _best_ms: float = float("inf")
     _best_wall_s: float | None = None
     _wall_s: float = 0.0
 
     @property
     def limit_s(self) -> float | None:
-        """Seconds that a measurement may last; None before the first result."""
-        if self.factor is None or self._best_wall_s is None:
+        """Seconds that a measurement may last; None: unlimited."""
+        if self.factor is None:
             return None
+        if self._best_wall_s is None:
+            return self.first_s
         return max(self.at_least_s, self.factor * self._best_wall_s)
 
     @property

@@ -36,12 +36,13 @@ _UNMEASURED_IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Task:
-    """Trial for a slot: its number in the study, its configuration, and the phase of the search."""
+    """Trial for a slot: its number in the study, its configuration, the phase of the search, and its limit of wall-clock time."""
 
     number: int
     slot: int
     configuration: Configuration
     phase: str = "sampler"
+    limit_s: float | None = None
 
 
 class Slots(Protocol):
@@ -90,7 +91,7 @@ def sweep(
         slots: Slots that run the trials.
         budget: Number of configurations.
         finished: Called with every finished trial; returning True starts no further trial.
-        cutoff: Limit of a trial's wall-clock time relative to the fastest one, for slots that can end a trial; None: unlimited.
+        cutoff: Limit of a trial's wall-clock time relative to the fastest one; None: unlimited.
 
     Raises:
         StorageError: The storage fails.
@@ -106,7 +107,9 @@ def sweep(
             while True:
                 heartbeats.release_dead()
                 while free and not ended and (asked := _ask(study, space, budget)) is not None:
-                    one = _Running(asked.trial, Task(asked.trial.number, free.pop(), asked.configuration, _phase(asked.trial)))
+                    place, phase = free.pop(), _phase(asked.trial)
+                    task = Task(asked.trial.number, place, asked.configuration, phase, limit.seconds)
+                    one = _Running(asked.trial, task)
                     heartbeats.begin(asked.trial)
                     try:
                         running[slots.start(one.task)] = one
@@ -147,37 +150,47 @@ class _Limit:
     """Limit of the wall-clock time of running trials."""
 
     def __init__(self, cutoff: Cutoff | None, slots: Slots) -> None:
-        self._cutoff = cutoff if isinstance(slots, EndingSlots) else None
-        self._slots = slots
+        self._cutoff = cutoff
+        self._slots = slots if isinstance(slots, EndingSlots) else None
         self._ended: dict[int, float] = {}
         """Number of a trial -> the limit in seconds at which it was ended."""
 
+    @property
+    def seconds(self) -> float | None:
+        """The present limit; None: unlimited."""
+        return self._cutoff.limit_s if self._cutoff is not None else None
+
     def next_look_s(self, running: Iterable[_Running]) -> float:
         """Return after how many seconds the first running trial may reach the limit, at most the interval of heartbeats."""
-        if self._cutoff is None or self._cutoff.limit_s is None:
+        limit_s, now = self.seconds, time.monotonic()
+        if limit_s is None or self._slots is None:
             return INTERVAL_S
-        limit_s, now = self._cutoff.limit_s, time.monotonic()
         left = [one.since + limit_s - now for one in running if one.task.number not in self._ended]
         return min([INTERVAL_S, *(max(seconds, 0.0) + _LATER_S for seconds in left)])
 
     def end_slow(self, running: Iterable[_Running]) -> None:
         """End the trials that have reached the limit."""
-        if self._cutoff is None or self._cutoff.limit_s is None:
+        limit_s = self.seconds
+        if limit_s is None or self._slots is None:
             return
-        assert isinstance(self._slots, EndingSlots)
         for one in running:
-            if one.task.number not in self._ended and time.monotonic() - one.since >= self._cutoff.limit_s:
-                self._ended[one.task.number] = self._cutoff.limit_s
+            if one.task.number not in self._ended and time.monotonic() - one.since >= limit_s:
+                self._ended[one.task.number] = limit_s
                 self._slots.end(one.task)
 
     def checked(self, one: _Running, result: Result) -> Result:
         """Return the result of a trial, a failure if it was ended; the fastest trial decides about the limit."""
         limit_s = self._ended.pop(one.task.number, None)
         if limit_s is not None and not isinstance(result, Measurement):
-            return Infeasible(f"not finished after {limit_s:.0f} s, the limit relative to the best trial (autotune.cutoff)")
+            return too_slow(limit_s)
         if self._cutoff is not None and isinstance(result, Measurement):
             self._cutoff.took(time.monotonic() - one.since, result.runtime_ms)
         return result
+
+
+def too_slow(limit_s: float) -> Infeasible:
+    """Return the failure of a trial that was ended at its limit."""
+    return Infeasible(f"not finished after {limit_s:.0f} s, the limit relative to the best trial (autotune.cutoff)")
 
 
 def _ask(study: Study, space: Space, budget: int) -> AskedTrial | None:

@@ -62,6 +62,7 @@ class EmulatorDevice:
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
         clock: Shader clock: `max`, `load` for that under sustained load, or a number of MHz up to the maximum.
+        time_limit_s: Limit of wall-clock time per launch; None: unlimited.
         cache: `warm` if the same launch ran before, so that the memory-side cache still holds its data, `cold` otherwise.
 
     Raises:
@@ -82,6 +83,7 @@ class EmulatorDevice:
         check: str | Sequence[str] = "none",
         cache: str = "warm",
         clock: str | int = "max",
+        time_limit_s: float | None = None,
     ) -> None:
         from rocm_perf_lab.emulator.checks import parse_checks
         from rocm_perf_lab.emulator.sampling import sample_policy
@@ -89,7 +91,7 @@ class EmulatorDevice:
         self._checks = parse_checks(check)
         self._target = target
         self._max_instructions = max_instructions
-        self._time_limit_s: float | None = None
+        self._time_limit_s = time_limit_s
         self._threads = threads or os.cpu_count() or 1
         self._sample = sample_policy(sample, traced_workgroups, sample_seed)
         self._has_own_seed = sample_seed is not None

@@ -60,10 +60,10 @@ def limit_of(cutoff: Cutoff) -> float:
 
 
 def test_the_limit_is_a_multiple_of_the_fastest_configuration_but_not_below_the_minimum() -> None:
-    cutoff = Cutoff(factor=10, at_least_s=0.01)
+    cutoff = Cutoff(factor=10, at_least_s=0.01, first_s=77)
 
     measured(cutoff, None, 0.05)  # a failure tells nothing
-    assert cutoff.limit_s is None
+    assert cutoff.limit_s == 77
     measured(cutoff, 3.0, 0.05)
     first = limit_of(cutoff)
     measured(cutoff, 4.0, 0.0)  # slower on the GPU

@@ -70,6 +70,20 @@ def test_a_sweep_has_objectives_and_limits(place: SweepPlace) -> None:
     assert results["best_value"] == 512
 
 
+def test_a_job_that_hangs_in_this_process_ends_at_the_limit_even_if_it_is_the_first(place: SweepPlace) -> None:
+    start = time.monotonic()
+
+    code = run_lab(place.words("+job.hang=64", "autotune.first_cutoff_s=5", "autotune.budget=6"))
+
+    result = place.result()
+    assert code == 0
+    assert time.monotonic() - start < 120  # the job sleeps for 600 s
+    assert result["best_config"]["parameters"] == {"block": 256}
+    (failure,) = result["failures"]
+    assert failure["parameters"] == {"block": 64}
+    assert failure["reason"].startswith("not finished after")
+
+
 def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
     store = f"sqlite:///{place.directory}/runs.db"
 

@@ -9,6 +9,7 @@ import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
+from hydra_plugins.rocm_perf_lab_plugins.sweeper import _time_limits
 from rocm_perf_lab.autotune.cutoff import Cutoff
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
@@ -123,6 +124,16 @@ def test_a_trial_that_hangs_is_ended_at_a_multiple_of_the_fastest_one() -> None:
     assert hung.state == TrialState.FAIL
     assert "not finished after" in hung.user_attrs["reason"]
     assert study.best_params == {"x": 3, "y": 2, "order": "a"}
+
+
+def test_launches_of_a_trial_end_at_its_limit_unless_their_own_is_lower() -> None:
+    emulator = {"_target_": "rocm_perf_lab.device.emulator.EmulatorDevice", "threads": 0}
+    rocm = {"_target_": "rocm_perf_lab.device.rocm.RocmDevice", "timeout_s": 60}
+    either = {"_target_": "rocm_perf_lab.device.choice.choose_device", "emulator": emulator, "rocm": rocm}
+
+    assert list(_time_limits(emulator, "device", 30)) == ["device.time_limit_s"]
+    assert list(_time_limits(either, "device", 30)) == ["device.emulator.time_limit_s", "device.rocm.timeout_s"]
+    assert list(_time_limits(either, "device", 90)) == ["device.emulator.time_limit_s"]
 
 
 def test_an_unmeasured_configuration_stays_free() -> None:

@@ -172,7 +172,14 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Tuning
     def origin() -> Origin:
         return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
 
-    objective = CommandObjective(template, clock, gate, is_emulated, printed, Cutoff(lab.config.autotune.cutoff))
+    objective = CommandObjective(
+        template,
+        clock,
+        gate,
+        is_emulated,
+        printed,
+        Cutoff(lab.config.autotune.cutoff, first_s=lab.config.autotune.first_cutoff_s),
+    )
     return TuningSubject(name, clock.meaning, objective, space, origin)
 
 
@@ -214,7 +221,7 @@ def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
         Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
         TrialCache(cache_dir() / "trials") if settings.cache else None,
         _circumstances(lab),
-        Cutoff(settings.cutoff),
+        Cutoff(settings.cutoff, first_s=settings.first_cutoff_s),
     )
     if "compiled" not in settings.features:
         origin = Origin.of_kernel(config, identity)

@@ -158,7 +158,7 @@ class Sweep:
         end = StoppingCondition(settings.budget is None, records(study, self.space))
         log = _TrialPrinter(lab, tracker, end, lambda: stop_when is not None and stop_when.reached(study))
         budget = settings.budget if settings.budget is not None else len(self.space)
-        cutoff = Cutoff(settings.cutoff)
+        cutoff = Cutoff(settings.cutoff, first_s=settings.first_cutoff_s)
         try:
             sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoff=cutoff)
         except (KeyboardInterrupt, SearchBroken):

@@ -70,7 +70,8 @@ class WorkloadObjective:
 
     def _own(self, shape: Any) -> Objective:
         if shape not in self._of_shape:
-            cutoff = Cutoff(self.objective.cutoff.factor, self.objective.cutoff.at_least_s)
+            given = self.objective.cutoff
+            cutoff = Cutoff(given.factor, given.at_least_s, given.first_s)
             if isinstance(self.objective, KernelObjective):
                 self._of_shape[shape] = replace(self.objective, cutoff=cutoff, _expected={})
             else:
