@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +175,7 @@ class SpaceSweeper(Sweeper):
         from rocm_perf_lab.config.composition import parse_composed
         from rocm_perf_lab.jobs.autotune.spaces import configured_space
         from rocm_perf_lab.jobs.autotune.sweep import Sweep
+        from rocm_perf_lab.jobs.autotune.workload import Workload
         from rocm_perf_lab.jobs.lab import Lab
 
         assert self.config is not None and self.hydra_context is not None
@@ -184,7 +186,8 @@ class SpaceSweeper(Sweeper):
             self.config.hydra.runtime.output_dir = str(directory)
         HydraConfig.instance().set_config(self.config)
         config, plain = parse_composed(self.config)
-        space = configured_space(config)
+        workload = Workload(config) if config.autotune.shapes is not None else None
+        space = workload.space if workload is not None else configured_space(config)
         toolchain = config.toolchain
         KernelBuilder(config.kernel, config.target, toolchain.compilers, toolchain.optimisation).check(space)
         overrides = _TrialOverrides(config, tuple(arguments), plain)
@@ -194,9 +197,8 @@ class SpaceSweeper(Sweeper):
         lab = Lab.open(config, resolved=plain, output_dir=directory)
         launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
         with _terminable():
-            Sweep(
-                lab, space, lambda parent: self._slots_for(overrides, parent, directory), f"{launcher} launcher"
-            ).compiled().run()
+            slots = partial(self._slots_for, overrides, directory=directory)
+            Sweep(lab, space, slots, f"{launcher} launcher", workload=workload).compiled().run()
 
     def _slots_for(self, overrides: _TrialOverrides, parent: str | None, directory: Path) -> Any:
         from hydra.core.plugins import Plugins

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.shapes import SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rocm_perf_lab.autotune.space import Configuration
 
 
 @dataclass
@@ -61,3 +65,19 @@ class Cutoff:
         if runtime_ms is not None and self._wall_s > 0 and runtime_ms < self._best_ms:
             self._best_ms, self._best_wall_s = runtime_ms, self._wall_s
         self._wall_s = 0.0
+
+
+@dataclass
+class Cutoffs:
+    """Limits of the shapes of a search, each relative to the best configuration of its shape.
+
+    Args:
+        first: The limit before anything has run.
+    """
+
+    first: Cutoff
+    _of_shape: dict[Any, Cutoff] = field(default_factory=dict)
+
+    def of(self, configuration: Configuration) -> Cutoff:
+        """Return the limit for the shape of a configuration."""
+        return self._of_shape.setdefault(configuration.get(SHAPE), replace(self.first))

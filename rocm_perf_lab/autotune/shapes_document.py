@@ -17,9 +17,10 @@ NAME = "shapes.json"
 class ShapeResult(Part):
     """Shape and its selected configuration.
 
-    `regret` is the measured slowdown against the fastest configuration of this shape that was measured, 0.02 for 2 %. It and
-    `configuration`, the position in `configurations`, are null if no selected configuration was measured.
-    `first_ms` is the time of the first configuration, usually the default.
+    `regret` is the measured slowdown against the fastest configuration of this shape that was measured, 0.02 for 2 %; for another
+    objective, the share of the best value that is lost. It and `configuration`, the position in `configurations`, are null if no
+    selected configuration was measured. `value` and `best_value` are of the objective if that is not the time. `first_ms` is the
+    time of the first configuration, usually the default. After a race, times are those of the race.
     """
 
     shape: autotune.Parameters
@@ -31,18 +32,22 @@ class ShapeResult(Part):
     best_ms: float | None
     best_parameters: autotune.Parameters | None
     first_ms: float | None
+    value: float | None = None
+    best_value: float | None = None
+    race: autotune.RacePart | None = None
 
 
 class ShapesDocument(Document):
     """Result of a search for several shapes. `weighted_regret` is the mean over the shapes with a configuration.
 
-    `parameters` are the names that configurations have, `configurations` the selected ones.
+    `objective` is null for the time, and `configurations` are the selected ones.
     """
 
     kernel: autotune.KernelName
     gpu: autotune.GpuName
     time_kind: Literal["emulated", "measured"]
     timing: str
+    objective: str | None = None
     configurations: tuple[autotune.Parameters, ...]
     shapes: tuple[ShapeResult, ...]
     weighted_regret: float | None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
     from rocm_perf_lab.autotune.ask_tell import AskedTrial
-    from rocm_perf_lab.autotune.cutoff import Cutoff
+    from rocm_perf_lab.autotune.cutoff import Cutoffs
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
@@ -78,7 +78,7 @@ def sweep(
     *,
     budget: int,
     finished: Callable[[Task, TrialRecord], bool] = lambda task, trial: False,
-    cutoff: Cutoff | None = None,
+    cutoffs: Cutoffs | None = None,
 ) -> None:
     """Measure until the study has `budget` configurations, including those of earlier and concurrent sweeps.
 
@@ -91,7 +91,7 @@ def sweep(
         slots: Slots that run the trials.
         budget: Number of configurations.
         finished: Called with every finished trial; returning True starts no further trial.
-        cutoff: Limit of a trial's wall-clock time relative to the fastest one; None: unlimited.
+        cutoffs: Limits of a trial's wall-clock time relative to the fastest one of its shape; None: unlimited.
 
     Raises:
         StorageError: The storage fails.
@@ -101,14 +101,14 @@ def sweep(
     free = list(range(slots.count))[::-1]
     ended = False
     unmeasured = killed = 0
-    limit = _Limit(cutoff, slots)
+    limit = _Limit(cutoffs, slots)
     try:
         with storage_errors(f"study {study.study_name}"), Heartbeats(study) as heartbeats:
             while True:
                 heartbeats.release_dead()
                 while free and not ended and (asked := _ask(study, space, budget)) is not None:
                     place, phase = free.pop(), _phase(asked.trial)
-                    task = Task(asked.trial.number, place, asked.configuration, phase, limit.seconds)
+                    task = Task(asked.trial.number, place, asked.configuration, phase, limit.of(asked.configuration))
                     one = _Running(asked.trial, task)
                     heartbeats.begin(asked.trial)
                     try:
@@ -149,33 +149,34 @@ class _Running:
 class _Limit:
     """Limit of the wall-clock time of running trials."""
 
-    def __init__(self, cutoff: Cutoff | None, slots: Slots) -> None:
-        self._cutoff = cutoff
+    def __init__(self, cutoffs: Cutoffs | None, slots: Slots) -> None:
+        self._cutoffs = cutoffs
         self._slots = slots if isinstance(slots, EndingSlots) else None
         self._ended: dict[int, float] = {}
         """Number of a trial -> the limit in seconds at which it was ended."""
 
-    @property
-    def seconds(self) -> float | None:
-        """The present limit; None: unlimited."""
-        return self._cutoff.limit_s if self._cutoff is not None else None
+    def of(self, configuration: Configuration) -> float | None:
+        """Return the present limit of a configuration in seconds; None: unlimited."""
+        return self._cutoffs.of(configuration).limit_s if self._cutoffs is not None else None
 
     def next_look_s(self, running: Iterable[_Running]) -> float:
         """Return after how many seconds the first running trial may reach the limit, at most the interval of heartbeats."""
-        limit_s, now = self.seconds, time.monotonic()
-        if limit_s is None or self._slots is None:
-            return INTERVAL_S
-        left = [one.since + limit_s - now for one in running if one.task.number not in self._ended]
+        left = [seconds for one in running if (seconds := self._left_s(one)) is not None]
         return min([INTERVAL_S, *(max(seconds, 0.0) + _LATER_S for seconds in left)])
+
+    def _left_s(self, one: _Running) -> float | None:
+        """Return the seconds until a trial reaches its limit; None if it is unlimited or ended."""
+        limit_s = self.of(one.task.configuration)
+        if limit_s is None or self._slots is None or one.task.number in self._ended:
+            return None
+        return one.since + limit_s - time.monotonic()
 
     def end_slow(self, running: Iterable[_Running]) -> None:
         """End the trials that have reached the limit."""
-        limit_s = self.seconds
-        if limit_s is None or self._slots is None:
-            return
         for one in running:
-            if one.task.number not in self._ended and time.monotonic() - one.since >= limit_s:
-                self._ended[one.task.number] = limit_s
+            left_s = self._left_s(one)
+            if self._slots is not None and left_s is not None and left_s <= 0:
+                self._ended[one.task.number] = self.of(one.task.configuration) or 0.0
                 self._slots.end(one.task)
 
     def checked(self, one: _Running, result: Result) -> Result:
@@ -183,8 +184,8 @@ class _Limit:
         limit_s = self._ended.pop(one.task.number, None)
         if limit_s is not None and not isinstance(result, Measurement):
             return too_slow(limit_s)
-        if self._cutoff is not None and isinstance(result, Measurement):
-            self._cutoff.took(time.monotonic() - one.since, result.runtime_ms)
+        if self._cutoffs is not None and isinstance(result, Measurement):
+            self._cutoffs.of(one.task.configuration).took(time.monotonic() - one.since, result.runtime_ms)
         return result
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.statistics.error_bands import RatioBand
+    from rocm_perf_lab.statistics.racing import RaceResult
 
 _CONFIRMED = 8
 """Number of trials without expected improvement since the best, after which a search without a budget ends."""
@@ -171,20 +172,25 @@ class Tuner:
     def _race(self, objective: Repeatable) -> None:
         """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
         valid = within_limits(records(self.study, self.space), goals_of(self.study))
-        ran = {trial.number: trial for trial in valid if trial.details.get("times_ms")}
-
-        def sample(number: int) -> Sequence[float] | None:
-            trial = ran[number]
-            times = objective.sample(self.space.complete(trial.parameters), trial.details["runs"])
-            return None if isinstance(times, Infeasible) else times
-
-        times = {number: trial.details["times_ms"] for number, trial in ran.items()}
-        found = race(times, sample, max_rounds=self.max_races, max_samples=max(len(times), RACE_SAMPLES))
+        found = race_of(valid, self.space, objective, self.max_races)
         self.study.set_user_attr(_RACE, found.as_json() if found is not None else None)
 
     def result(self) -> TuningResult:
         """Return the result so far, also after an interrupt."""
         return outcome(self.study, self.space, self.stop_reason, self.band())
+
+
+def race_of(trials: Iterable[TrialRecord], space: Space, objective: Repeatable, max_rounds: int) -> RaceResult | None:
+    """Race the fastest of some trials, or return None if one is clearly the fastest."""
+    ran = {trial.number: trial for trial in trials if trial.details.get("times_ms")}
+
+    def sample(number: int) -> Sequence[float] | None:
+        trial = ran[number]
+        times = objective.sample(space.complete(trial.parameters), trial.details["runs"])
+        return None if isinstance(times, Infeasible) else times
+
+    times = {number: trial.details["times_ms"] for number, trial in ran.items()}
+    return race(times, sample, max_rounds=max_rounds, max_samples=max(len(times), RACE_SAMPLES))
 
 
 @dataclass(frozen=True)

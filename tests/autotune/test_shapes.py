@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.autotune.enumeration import build_space
+from rocm_perf_lab.autotune.goals import Goal, Goals
 from rocm_perf_lab.autotune.multitask_process import MultiTaskProcess
 from rocm_perf_lab.autotune.multitask_search import EarlierTask, MultiTaskSearch
 from rocm_perf_lab.autotune.portfolio import select
@@ -17,7 +18,10 @@ from rocm_perf_lab.autotune.shaped_space import ShapedSpace, shaped_space
 from rocm_perf_lab.autotune.shapes import ShapeError, WorkloadShape, shapes_of
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
+from rocm_perf_lab.autotune.trials import TrialRecord
+from rocm_perf_lab.autotune.workload_result import tuned_workload
 from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.statistics.racing import RaceResult, RaceStanding
 
 TILES = {"parameters": {"tile": [16, 32, 64, 128], "waves": [1, 2, 4]}, "constraints": ["tile <= n"]}
 
@@ -229,3 +233,44 @@ def test_results_of_another_gpu_help() -> None:
     for task in range(4):
         best = min(workload.time(row) for row in space.rows_of(task))
         assert min(workload.time(row) for row, _ in found if space.tasks[row] == task) <= 1.2 * best
+
+
+def trial(number: int, size: int, tile: int, runtime_ms: float, **details: Any) -> TrialRecord:
+    parameters = {"shape": f"n={size}", "tile": tile, "waves": 1}
+    return TrialRecord(number, parameters, "seed", runtime_ms, None, {}, None, None, details)
+
+
+def test_a_workload_is_selected_by_its_objective_and_loses_a_share_of_the_best_value() -> None:
+    space = space_of_tiles(64, 128)
+    rates = [(64, 16, 200.0), (64, 32, 100.0), (128, 16, 40.0), (128, 32, 50.0)]
+    trials = [trial(i, size, tile, 1.0, rate=rate) for i, (size, tile, rate) in enumerate(rates)]
+
+    one = tuned_workload(space, trials, 1, Goals((Goal("rate", maximise=True),)))
+    each = tuned_workload(space, trials, None, Goals((Goal("rate", maximise=True),)))
+
+    assert one.configurations == ({"tile": 16, "waves": 1},)
+    assert [shape.regret for shape in one.shapes] == [0.0, pytest.approx(0.2)]  # 40 instead of 50
+    assert each.weighted_regret == 0.0
+    assert [shape.best.value for shape in each.shapes if shape.best] == [200.0, 50.0]
+
+
+def test_values_of_any_sign_select_as_well() -> None:
+    space = space_of_tiles(64)
+    trials = [trial(0, 64, 16, 1.0, gain=-2.0), trial(1, 64, 32, 1.0, gain=0.0), trial(2, 64, 64, 1.0, gain=-1.0)]
+
+    (shape,) = tuned_workload(space, trials, None, Goals((Goal("gain"),))).shapes
+
+    assert shape.chosen is not None and (shape.chosen.trial.number, shape.chosen.value) == (0, -2.0)
+
+
+def test_the_winner_of_a_race_is_selected_with_the_time_of_the_race() -> None:
+    space = space_of_tiles(64)
+    trials = [trial(0, 64, 16, 1.00), trial(1, 64, 32, 1.01), trial(2, 64, 64, 1.09)]
+    standings = [RaceStanding(1, "winner", 1.20, 30, 6), RaceStanding(0, "slower", 1.25, 30, 6)]  # the clock is slower now
+
+    tuned = tuned_workload(space, trials, None, None, {"n=64": RaceResult(tuple(standings))})
+
+    (shape,) = tuned.shapes
+    assert tuned.configurations == ({"tile": 32, "waves": 1},)
+    assert shape.chosen is not None and shape.chosen.trial.runtime_ms == 1.20
+    assert shape.regret == 0.0

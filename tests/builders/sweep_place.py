@@ -26,7 +26,7 @@ class Stand:
     def run(self, lab):
         block = lab.config.kernel.params["block"]
         device = lab.config.device.arguments
-        told = {"block": block, "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
+        told = {"block": block, "n": lab.config.kernel.params["n"], "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
                 "threads": device.get("threads"), "display": lab.config.display}
         (lab.output_dir / "told.json").write_text(json.dumps(told))
         sweeps, waited = lab.output_dir.parents[1], time.monotonic()

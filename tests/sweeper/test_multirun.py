@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -82,6 +83,20 @@ def test_a_job_that_hangs_in_this_process_ends_at_the_limit_even_if_it_is_the_fi
     (failure,) = result["failures"]
     assert failure["parameters"] == {"block": 64}
     assert failure["reason"].startswith("not finished after")
+
+
+def test_a_sweep_tunes_several_shapes_together(place: SweepPlace) -> None:
+    code = run_lab(
+        place.words("autotune.shapes=[{n: 512},{n: 4096}]", "autotune.limits=['block * 8 <= n']", "autotune.configurations=1")
+    )
+
+    found = json.loads((place.directory / "swept" / "shapes.json").read_text())
+    assert code == 0
+    assert {job["n"] for job in place.told()} == {512, 4096}
+    assert found["configurations"] == [{"block": 64}]  # the only one within the limits of both shapes
+    best = {shape["shape"]["n"]: (shape["best_parameters"], shape["best_ms"]) for shape in found["shapes"]}
+    assert best == {512: ({"block": 64}, 193.0), 4096: ({"block": 256}, 1.0)}
+    assert (place.directory / "swept" / "configurations.hpp").is_file()
 
 
 def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:

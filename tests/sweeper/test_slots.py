@@ -10,7 +10,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
 from hydra_plugins.rocm_perf_lab_plugins.sweeper import _time_limits
-from rocm_perf_lab.autotune.cutoff import Cutoff
+from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
@@ -118,7 +118,7 @@ class EndableSlots(ThreadSlots):
 def test_a_trial_that_hangs_is_ended_at_a_multiple_of_the_fastest_one() -> None:
     study = new_study()
 
-    sweep(study, SPACE, EndableSlots(), budget=len(SPACE), cutoff=Cutoff(10, at_least_s=0.5))
+    sweep(study, SPACE, EndableSlots(), budget=len(SPACE), cutoffs=Cutoffs(Cutoff(10, at_least_s=0.5)))
 
     hung = next(trial for trial in study.trials if trial.params["x"] == 6)
     assert hung.state == TrialState.FAIL

@@ -33,11 +33,11 @@ def configured_goals(config: LabConfig, space: Space | None = None) -> Goals | N
     for where, given in single.items():
         if given and len(settings.objectives) > 1:
             raise GoalError("this setting is for one objective", where=where, hint="remove it, or all objectives but one")
-    if settings.shapes is not None and settings.objectives:
+    if settings.shapes is not None and len(settings.objectives) > 1:
         raise GoalError(
-            "several shapes are tuned for the smallest time",
+            "several shapes are tuned for one objective",
             where="autotune.objectives",
-            hint="remove them, or autotune.shapes; limits are supported",
+            hint="remove all but one, or autotune.shapes",
         )
     goals = tuple(
         Goal(one.metric, one.direction == "maximise") if isinstance(one, ObjectiveConfig) else Goal(one)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
-from rocm_perf_lab.autotune.cutoff import Cutoff
+from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.slots import sweep
@@ -40,20 +40,25 @@ from rocm_perf_lab.jobs.autotune.records import Origin, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_rule
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.subject import kernel_subject
+from rocm_perf_lab.jobs.autotune.workload_report import WorkloadReport
 from rocm_perf_lab.jobs.show import runtime_text, time_text
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from optuna import Study
+    from optuna.samplers import BaseSampler
 
     from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.slots import Slots, Task
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Improbable, TuningResult
+    from rocm_perf_lab.jobs.autotune.workload import Workload
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.run import RunTracker, TrackingError
 
@@ -74,6 +79,7 @@ class Sweep:
         launcher: Description of the launcher.
         features: Further inputs of the model for each configuration of `space`.
         discarded: Configurations that are not in `space` because they cannot run.
+        workload: Shapes whose joint space is `space`; None for one shape.
     """
 
     lab: Lab
@@ -82,6 +88,7 @@ class Sweep:
     launcher: str
     features: Column | None = None
     discarded: Discarded = field(default_factory=Discarded)
+    workload: Workload | None = None
 
     def compiled(self) -> Sweep:
         """With `autotune.features: [compiled]`, compile all configurations on this machine, and return the sweep of the others.
@@ -89,12 +96,12 @@ class Sweep:
         Raises:
             LabError: No configuration can run.
         """
-        if "compiled" not in self.lab.config.autotune.features:
+        if "compiled" not in self.lab.config.autotune.features or self.workload is not None:
             return self
         subject = kernel_subject(self.lab, self.space)
         return replace(self, space=subject.space, features=subject.features, discarded=subject.origin().discarded)
 
-    def run(self) -> TuningResult:
+    def run(self) -> None:
         """Search, then write and print the result, also of an interrupted search.
 
         Raises:
@@ -102,45 +109,42 @@ class Sweep:
             StorageError: The storage cannot be used, or the study belongs to another space.
         """
         lab, settings = self.lab, self.lab.config.autotune
-        if settings.shapes is not None:
-            raise LabError(
-                "a sweep searches for one shape",
-                where="autotune.shapes",
-                hint="run job=autotune without --multirun and a launcher",
-            )
         goals = configured_goals(lab.config, self.space)
         if goals is not None and goals.timed_compilation:
             raise LabError(
                 "a sweep does not measure compile times", where="autotune.objectives", hint="run job=autotune without a launcher"
             )
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
-        prior = configured_prior(lab.config, self.space, goals)
-        slack = lab.timing_errors.decisive.factor if lab.timing_errors is not None else 1.0
-        sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features, slack=slack)
-        first = sampler()
+        sampler = self._samplers(goals)
+        first = sampler(None)
         stop_when = stopping_rule(lab.config, first)
         storage = open_storage(settings.storage, directory=lab.output_dir)
         study = open_study(storage, name, self.space, first)
         known = len(study.get_trials(deepcopy=False))
         if known:
-            study.sampler = sampler(seed=settings.seed + known)
+            study.sampler = sampler(settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         run: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
         with FailsafeTracker(run, StoreWatch(_warn)) as tracker:
-            tuned, word = self._search(study, tracker, stop_when)
+            answer = self._search(study, tracker, stop_when)
         require_a_result(study, self.space)
-        if tuned.best is None or tuned.best.runtime_ms is None:
-            raise beyond_limits(len(tuned.trials), lab.output_dir / "autotune.json")
-        errors = lab.config.target.timing_errors if word == "emulated" else None
-        show_result(lab.console, tuned, word, lab.config.kernel.name, errors)
+        answer()
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         if tracker.uri is not None:
             lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)
-        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
-        return tuned
 
-    def _search(self, study: Study, tracker: RunTracker, stop_when: Improbable | None) -> tuple[TuningResult, str]:
-        """Return the result, and whether times are `measured` or `emulated`."""
+    def _samplers(self, goals: Goals | None) -> Callable[[int | None], BaseSampler]:
+        """Return a function from a seed, or None for the configured one, to a sampler."""
+        config, workload = self.lab.config, self.workload
+        if workload is not None:
+            return lambda _: workload.sampler()
+        prior = configured_prior(config, self.space, goals)
+        slack = self.lab.timing_errors.decisive.factor if self.lab.timing_errors is not None else 1.0
+        made = partial(configured_sampler, config, self.space, prior=prior, features=self.features, slack=slack)
+        return lambda seed: made(seed=seed)
+
+    def _search(self, study: Study, tracker: RunTracker, stop_when: Improbable | None) -> Callable[[], None]:
+        """Search, write the result, and return a function that prints it."""
         lab, settings = self.lab, self.lab.config.autotune
         slots = self.slots(tracker.run_id)
         tracker.log_params(
@@ -158,9 +162,9 @@ class Sweep:
         end = StoppingCondition(settings.budget is None, records(study, self.space))
         log = _TrialPrinter(lab, tracker, end, lambda: stop_when is not None and stop_when.reached(study))
         budget = settings.budget if settings.budget is not None else len(self.space)
-        cutoff = Cutoff(settings.cutoff, first_s=settings.first_cutoff_s)
+        cutoffs = Cutoffs(Cutoff(settings.cutoff, first_s=settings.first_cutoff_s))
         try:
-            sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoff=cutoff)
+            sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoffs=cutoffs)
         except (KeyboardInterrupt, SearchBroken):
             self._keep(study, tracker, INTERRUPT)
             raise
@@ -169,18 +173,32 @@ class Sweep:
         reason = SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP
         return self._keep(study, tracker, str(stop_when) if log.improbable else reason)
 
-    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[TuningResult, str]:
+    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> Callable[[], None]:
         lab = self.lab
         tuned = outcome(study, self.space, stop_reason)
         identity = _identity(lab, tuned)
         if identity.emulated:
             tuned = outcome(study, self.space, stop_reason, lab.config.target.timing_errors.decisive)
         tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
-        write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity, self.discarded))
-        results = lab.output_dir / RESULTS
+        origin, results = Origin.of_kernel(lab.config, identity, self.discarded), lab.output_dir / RESULTS
         write_text(results, _results(study, tuned))
         tracker.log_artifact(results)
-        return tuned, identity.time_word
+        if self.workload is not None:
+            report = WorkloadReport(lab, self.workload.space, origin, lab.config.kernel, self.workload.goals)
+            found = report.document(study, stop_reason, {})
+            report.write(found, tracker)
+            return partial(report.answer, found)
+        path = write_result(lab, tracker, tuned, self.space, origin)
+        return partial(self._answer, tuned, identity.time_word, path)
+
+    def _answer(self, tuned: TuningResult, word: str, path: Path) -> None:
+        """Print the result of a search for one shape."""
+        if tuned.best is None or tuned.best.runtime_ms is None:
+            raise beyond_limits(len(tuned.trials), path)
+        lab = self.lab
+        errors = lab.config.target.timing_errors if word == "emulated" else None
+        show_result(lab.console, tuned, word, lab.config.kernel.name, errors)
+        lab.answer(path, runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
 
 
 @dataclass
