@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.background_machine import BackgroundRun
 from rocm_perf_lab.replay.capture_work import CaptureWork, move_to_free_place, sealed_captures
+from rocm_perf_lab.replay.forwarded_output import ForwardedOutput
 from rocm_perf_lab.replay.tool_build import build_sdk_loader, build_tool
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _REGEX_BYTES = 256
 """Enough for `regex_t`."""
 _REPORT_BYTES = 1 << 16
 """Space that the reports of the tool need."""
+_LOG = "application.log"
 _END_GRACE_S = 5.0
 """Time for the application to end after SIGTERM."""
 
@@ -84,7 +86,8 @@ class CaptureRequest:
         shape: Shape of the dispatch, see :class:`WantedDispatch`.
         lists: Time every dispatch instead, see :mod:`rocm_perf_lab.replay.dispatch_list`.
         others: Further dispatches to capture in the same run; `output` is then a directory of captures.
-        when_captured: End of the run after the last capture: `wait` for the application, `stop` it, or `detach` from it.
+        when_captured: End of the run after the last capture: `wait` for the application, `stop` it, or `detach` from it, whose
+            further output is written to a file next to the output.
     """
 
     command: tuple[str, ...]
@@ -165,9 +168,12 @@ class _Watch:
     request: CaptureRequest
     work: Path
     on_sealed: Callable[[Path], None]
+    output: ForwardedOutput | None = None
     seen: set[Path] = field(default_factory=set)
 
     def __call__(self) -> bool:
+        if self.output is not None:
+            self.output.forward()
         for directory in sealed_captures(self.work):
             if directory not in self.seen:
                 self.seen.add(directory)
@@ -187,6 +193,7 @@ def capture(
     stdout: IO[str] | int | None = None,
     machine: EmulatedMachine | None = None,
     on_sealed: Callable[[Path], None] = lambda _: None,
+    on_kept: Callable[[Path], None] = lambda _: None,
 ) -> CaptureOutcome:
     """Run an application with the capture tool loaded, and return the captures.
 
@@ -199,6 +206,7 @@ def capture(
         stdout: Standard output of the application; by default that of this process.
         machine: Emulated machine on which it runs, with environment and standard output of this process; None for this machine.
         on_sealed: Called for each complete capture, with its directory, which moves to the output later.
+        on_kept: Called for each capture in its final place, also if this process is interrupted.
 
     Raises:
         ApplicationCaptureError: There is no capture; the message reports the reason and the dispatched kernels.
@@ -206,7 +214,7 @@ def capture(
     """
     check_request(request, machine)
     tool = (tool or build_tool()).resolve()
-    with CaptureWork(request.output, several=bool(request.others)) as work:
+    with CaptureWork(request.output, several=bool(request.others), on_kept=on_kept) as work:
         start = time.monotonic()
         end = run_with_tool(request, work, tool, environment, stdout=stdout, machine=machine, on_sealed=on_sealed)
         return _accepted(request, work, end, time.monotonic() - start)
@@ -223,18 +231,22 @@ def run_with_tool(
     on_sealed: Callable[[Path], None] = lambda _: None,
 ) -> ApplicationRunEnd:
     """Run an application with the tool loaded, which writes to the work directory; the arguments are those of :func:`capture`."""
-    with _listable(build_sdk_loader() if request.rocprofiler_sdk else tool) as name:
+    may_outlive = request.when_captured == "detach" and stdout is None
+    with (
+        _listable(build_sdk_loader() if request.rocprofiler_sdk else tool) as name,
+        nullcontext() if not may_outlive else ForwardedOutput(work.path / _LOG) as output,
+    ):
         variables = tool_environment(request, name, work.path, dict(os.environ if environment is None else environment))
         if request.rocprofiler_sdk:
             variables[f"{_PREFIX}TOOL"] = str(tool)
-        watch = _Watch(request, work.path, on_sealed)
+        watch = _Watch(request, work.path, on_sealed, output)
         if machine is None:
             end = _run(request, variables, stdout, work, watch)
         else:
             added = {name: value for name, value in variables.items() if os.environ.get(name) != value}
             run = _MachineRun(machine, request, added, (tool.parent, name.parent, work.path))
             end = run.detachable(work, watch) if request.when_captured == "detach" else run.attached(watch)
-    watch()
+        watch()
     return end
 
 
@@ -302,11 +314,20 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
     lowest = min(wanted.dispatch for wanted in request.wanted)
     if lowest < 0:
         raise ApplicationCaptureError(f"dispatch {lowest} does not exist", where="--dispatch", hint="Dispatches count from 0.")
-    if request.output.exists() or request.output.is_symlink():
+    require_new_output(request.output)
+
+
+def require_new_output(output: Path) -> None:
+    """Check that the output of a capture does not exist.
+
+    Raises:
+        ApplicationCaptureError: It exists.
+    """
+    if output.exists() or output.is_symlink():
         raise ApplicationCaptureError(
             "the output directory already exists",
-            where=str(request.output),
-            hint=f"Remove it (rm -r {request.output}), or choose another one with --output.",
+            where=str(output),
+            hint=f"Remove it (rm -r {output}), or choose another one with --output.",
         )
 
 
@@ -350,7 +371,9 @@ class ApplicationRunEnd:
 def _run(
     request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str] | int | None, work: CaptureWork, watch: _Watch
 ) -> ApplicationRunEnd:
-    application = subprocess.Popen(request.command, env=environment, stdout=stdout, start_new_session=True)
+    output = stdout if watch.output is None else watch.output.file
+    errors = None if watch.output is None else watch.output.file
+    application = subprocess.Popen(request.command, env=environment, stdout=output, stderr=errors, start_new_session=True)
     detached = False
     try:
         work.kills(application.pid)
@@ -399,7 +422,8 @@ class _MachineRun:
     def detachable(self, work: CaptureWork, watch: _Watch) -> ApplicationRunEnd:
         """Run the application until it ends, or until the last capture, after which it continues."""
         request = self.request
-        run = BackgroundRun.start(self.machine, request.command, self.added, self.shared, request.application_timeout_s)
+        output = watch.output.file if watch.output is not None else None
+        run = BackgroundRun.start(self.machine, request.command, self.added, self.shared, request.application_timeout_s, output)
         detached = False
         try:
             work.kills(run.process.pid, is_group=False)
@@ -419,9 +443,9 @@ def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd
     sealed = len(sealed_captures(work.path))
     if sealed:
         missing = tuple(_missing(request, report))
+        more = [f"the application continues; its output is in {log}"] if (log := _kept_log(request, work.path, end)) else []
         moved = work.settle()
         output = moved[0].parent if request.others or sealed > 1 else moved[0]
-        more = []
         if sealed > 1 and not request.others:
             more.append(f"{sealed} processes captured a matching dispatch: {output} is a directory of captures")
         if end.timed_out or (end.exit_code and not end.stopped):
@@ -430,15 +454,15 @@ def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd
             more.append(f"another capture has taken the name {request.output}: the output is {output}")
         warnings = (*report.warnings, *more)
         return CaptureOutcome(output, end.exit_code, wall_s, report.kernels, warnings, tuple(moved), missing)
-    incomplete = sorted(work.path.glob("capture-*"))
-    if incomplete:
-        output = move_to_free_place(incomplete[0], request.output)
-        raise ApplicationCaptureError(
-            f"the capture is incomplete: {report.errors[0] if report.errors else end.text(request)}",
-            where=f"{output} has no manifest.json",
-            hint=f"Remove the directory (rm -r {output}) and capture again.",
-        )
     raise no_result(request, work.path, end)
+
+
+def _kept_log(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Path | None:
+    """Move the file to which a detached application writes to a place next to the output; return the place."""
+    log = work / _LOG
+    if not log.exists() or end.exit_code is not None or end.timed_out:
+        return None
+    return move_to_free_place(log, request.output.with_name(f"{request.output.name}.log"))
 
 
 def _missing(request: CaptureRequest, report: _Report) -> Iterator[str]:
@@ -478,6 +502,10 @@ def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Ap
         )
     if report.errors:
         return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
+    if any(work.glob("capture-*")):
+        return ApplicationCaptureError(
+            f"no capture was made: the application {end.text(request)} during the capture", where=f"kernel {request.kernel!r}"
+        )
     ended = f"; the application {end.text(request)}" if end.exit_code != 0 else ""
     if request.others:
         return ApplicationCaptureError(f"no capture was made{ended}", where="\n".join(_missing(request, report)))

@@ -15,7 +15,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
 
@@ -43,8 +43,9 @@ class BackgroundRun:
         variables: Mapping[str, str],
         shared: Sequence[Path],
         timeout_s: float | None,
+        output: IO[bytes] | None,
     ) -> BackgroundRun:
-        """Start an application; the arguments are those of :meth:`EmulatedMachine.run`."""
+        """Start an application; the arguments are those of :meth:`EmulatedMachine.run`, and the file of its output."""
         order = {
             "target": machine.target.model_dump(mode="json", by_alias=True),
             "root": str(machine.root) if machine.root is not None else None,
@@ -61,6 +62,8 @@ class BackgroundRun:
             file.flush()
             process = subprocess.Popen(
                 [sys.executable, "-m", "rocm_perf_lab.replay.background_machine", str(file.fileno()), str(writing)],
+                stdout=output,
+                stderr=output,
                 pass_fds=(file.fileno(), writing),
                 start_new_session=True,
             )

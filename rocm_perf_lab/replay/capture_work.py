@@ -2,12 +2,13 @@
 
 `CaptureWork` is next to the output and hidden. Whatever ends the launcher, sealed captures are moved and the rest is removed: by
 the launcher itself, by the guard process if the launcher was killed, else (the machine went down) by `rocm-perf doctor
---remove-leftovers`, which finds the directories in a list in the cache.
+--remove-leftovers`, which finds the directories in a list in the cache. Launcher and guard hold a lock of their entry in this list.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -24,12 +25,11 @@ from typing import TYPE_CHECKING, Self
 from pydantic import ValidationError
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.replay.packing import pack_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
 _MANIFEST = "manifest.json"
@@ -127,13 +127,14 @@ class CaptureWork:
     Args:
         output: Output of the capture; the directory is created next to it.
         several: Several captures are made.
+        on_kept: Called for each capture that was moved to the output, also at the end of an interrupted launcher.
 
     Raises:
         LabError: The directory cannot be created.
     """
 
-    def __init__(self, output: Path, *, several: bool) -> None:
-        self._output, self._several = output, several
+    def __init__(self, output: Path, *, several: bool, on_kept: Callable[[Path], None] = lambda _: None) -> None:
+        self._output, self._several, self._on_kept = output, several, on_kept
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             self.path = Path(tempfile.mkdtemp(prefix=f".{output.name}.capturing-", dir=output.parent)).resolve()
@@ -145,14 +146,17 @@ class CaptureWork:
             ) from error
         self._entry = _entries() / f"{os.getpid()}-{self.path.name.rpartition('-')[2]}.json"
         self._guard: subprocess.Popen[bytes] | None = None
-        entry = {"work": str(self.path), "output": str(output.resolve()), "several": several, "pid": os.getpid()}
-        write_text(self._entry, json.dumps(entry))
+        self._order = json.dumps({"work": str(self.path), "output": str(output.resolve()), "several": several})
+        self._lock = _locked_entry(self._entry, self._order)
 
     def __enter__(self) -> Self:
-        order = json.dumps({"work": str(self.path), "output": str(self._output.resolve()), "several": self._several})
-        command = [sys.executable, "-m", "rocm_perf_lab.replay.capture_guard", order, str(self._entry)]
         self._guard = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            [sys.executable, "-m", "rocm_perf_lab.replay.capture_guard", self._order, str(self._entry)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(self._lock,),
         )
         return self
 
@@ -165,6 +169,7 @@ class CaptureWork:
                 self._guard.stdin.close()
             self._guard.wait()
         self._entry.unlink(missing_ok=True)
+        os.close(self._lock)
 
     def kills(self, process: int, *, is_group: bool = True) -> None:
         """Let the guard kill a process group, or one process, if this process is killed."""
@@ -174,7 +179,10 @@ class CaptureWork:
 
     def settle(self) -> list[Path]:
         """Move the sealed captures to the output and remove the directory; return the moved captures."""
-        return settle(self.path, self._output, several=self._several)
+        moved = settle(self.path, self._output, several=self._several)
+        for capture in moved:
+            self._on_kept(capture)
+        return moved
 
 
 @dataclass(frozen=True)
@@ -200,16 +208,36 @@ def leftovers() -> list[CaptureLeftover]:
         try:
             listed = json.loads(entry.read_bytes())
             work, output = Path(listed["work"]), Path(listed["output"])
-            several, pid = bool(listed["several"]), int(listed["pid"])
+            several = bool(listed["several"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if Path(f"/proc/{pid}").exists():
+        if _is_locked(entry):
             continue
         if work.is_dir():
             found.append(CaptureLeftover(work, output, several, entry))
         else:
             entry.unlink(missing_ok=True)
     return found
+
+
+def _locked_entry(entry: Path, text: str) -> int:
+    """Create an entry with a lock, which ends with the last process that has the returned file descriptor."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(entry, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(descriptor, text.encode())
+    return descriptor
+
+
+def _is_locked(entry: Path) -> bool:
+    """Return whether the launcher or the guard of an entry runs; true if the file system has no locks."""
+    with entry.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _entries() -> Path:

@@ -97,9 +97,12 @@ class DispatchList(_Model):
         """Return the longest kernel whose name is or contains a name, or matches /an expression/.
 
         Raises:
-            ApplicationCaptureError: There is none.
+            ApplicationCaptureError: There is none, or the expression is invalid.
         """
-        pattern = re.compile(name[1:-1] if len(name) > 2 and name[0] == name[-1] == "/" else re.escape(name))
+        try:
+            pattern = re.compile(name[1:-1] if len(name) > 2 and name[0] == name[-1] == "/" else re.escape(name))
+        except re.error as error:
+            raise ApplicationCaptureError(f"{name} is no regular expression: {error}", where="--kernel") from error
         fitting = [kernel for kernel in self.kernels if pattern.search(kernel.name)]
         if not fitting:
             raise ApplicationCaptureError(

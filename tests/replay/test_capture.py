@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -500,21 +501,40 @@ def test_a_child_is_captured_if_only_it_uses_the_gpu(capturing: Capturing) -> No
     assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 1
 
 
-def test_an_exit_during_the_dispatch_leaves_an_incomplete_directory(capturing: Capturing, tmp_path: Path) -> None:
-    with pytest.raises(ApplicationCaptureError, match=r"incomplete: ended with exit code 5") as error:
+def test_a_detached_application_writes_to_a_file(
+    environment: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    application = f"echo before; {build.application('application')} {build.kernels()} normal; sleep 2; echo after"
+    request = CaptureRequest(("sh", "-c", application), "scale", tmp_path / "capture", when_captured="detach")
+
+    outcome = capture(request, environment=environment)
+
+    log = tmp_path / "capture.log"
+    assert outcome.exit_code is None
+    assert f"the application continues; its output is in {log}" in outcome.warnings
+    assert capfd.readouterr().out.startswith("before\n")
+    assert "after\n" not in log.read_text()
+    deadline = time.monotonic() + 60
+    while "after\n" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "after\n" in log.read_text()
+    assert capfd.readouterr().out == ""
+
+
+def test_an_exit_during_the_dispatch_leaves_nothing(capturing: Capturing, tmp_path: Path) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"the application ended with exit code 5 during the capture"):
         capturing("spin", 0, "exit-inside 1")
 
-    assert f"rm -r {tmp_path / 'capture'}" in str(error.value)
-    assert not (tmp_path / "capture" / "manifest.json").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_hanging_dispatch_is_abandoned(capturing: Capturing) -> None:
-    with pytest.raises(ApplicationCaptureError, match=r"incomplete: the dispatch did not finish within 0.5 s"):
+    with pytest.raises(ApplicationCaptureError, match=r"no capture was made: the dispatch did not finish within 0.5 s"):
         capturing("spin", 0, "exit-inside 5", timeout_s=0.5)
 
 
 def test_a_fault_in_the_dispatch_ends_the_application(capturing: Capturing) -> None:
-    with pytest.raises(ApplicationCaptureError, match=r"incomplete: ended on SIGABRT"):
+    with pytest.raises(ApplicationCaptureError, match=r"the application ended on SIGABRT during the capture"):
         capturing("touch", 0, "out-of-bounds")
 
 
@@ -528,12 +548,11 @@ def test_the_size_limit_is_respected_and_the_application_continues(capturing: Ca
         capturing("scale", limit_bytes=1000)
 
 
-def test_a_full_disk_leaves_no_manifest_and_a_working_application(capturing: Capturing, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing_and_a_working_application(capturing: Capturing, tmp_path: Path) -> None:
     room = build.kernels().stat().st_size + 2 * PAGE  # for the copy of the code object and part of the memory
     variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": str(room)}
 
-    with pytest.raises(ApplicationCaptureError, match=r"incomplete: .*No space left on device") as error:
+    with pytest.raises(ApplicationCaptureError, match=r"no capture was made: .*No space left on device"):
         capturing("scale", variables=variables)
 
-    assert not (tmp_path / "capture" / "manifest.json").exists()
-    assert "rm -r" in str(error.value)
+    assert list(tmp_path.iterdir()) == []

@@ -104,16 +104,19 @@ def test_captures_that_end_at_once_with_one_output_are_both_kept(tmp_path: Path,
 
 def test_an_interrupted_launcher_keeps_the_sealed_capture(tmp_path: Path) -> None:
     def interrupted() -> None:
-        with CaptureWork(tmp_path / "output", several=False) as work:
+        with CaptureWork(tmp_path / "output", several=False, on_kept=kept.append) as work:
             places.append(work.path)
             put_capture(work.path, "capture-1-0")
+            (tmp_path / "output").mkdir()  # of another capture
             raise KeyboardInterrupt
 
     places: list[Path] = []
+    kept: list[Path] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted()
 
-    assert (tmp_path / "output" / "manifest.json").exists()
+    assert kept == [tmp_path / "output-1"]
+    assert (tmp_path / "output-1" / "manifest.json").exists()
     assert not places[0].exists()
     assert leftovers() == []
 
@@ -135,10 +138,11 @@ def test_the_guard_cleans_up_after_a_killed_launcher(tmp_path: Path, sealed: boo
 
 
 def test_doctor_lists_and_removes_what_a_crash_of_the_machine_left(tmp_path: Path) -> None:
-    work = CaptureWork(tmp_path / "output", several=False).path  # no guard, and nothing removes it
+    script = "import sys; from pathlib import Path; from rocm_perf_lab.replay.capture_work import CaptureWork; "
+    script += "print(CaptureWork(Path(sys.argv[1]), several=False).path)"  # no guard, and nothing removes it
+    crashed = subprocess.run([sys.executable, "-c", script, tmp_path / "output"], capture_output=True, text=True, check=True)
+    work = Path(crashed.stdout.strip())
     put_capture(work, "capture-1-0")
-    (entry,) = (tmp_path / "cache" / "capture-work").glob("*.json")
-    entry.write_text(json.dumps(json.loads(entry.read_text()) | {"pid": 2**22 + 1}))
     doctor = [str(Path(sys.executable).with_name("rocm-perf")), "doctor"]
     environment = os.environ | {"COLUMNS": "300"}
 
@@ -149,6 +153,12 @@ def test_doctor_lists_and_removes_what_a_crash_of_the_machine_left(tmp_path: Pat
     assert f"removed  {work}" in removed.stdout
     assert not work.exists()
     assert (tmp_path / "output" / "manifest.json").exists()
+
+
+def test_the_work_of_a_running_launcher_is_no_leftover(tmp_path: Path) -> None:
+    with CaptureWork(tmp_path / "output", several=False):
+        assert len(list((tmp_path / "cache" / "capture-work").iterdir())) == 1
+        assert leftovers() == []
 
 
 def test_an_output_that_cannot_be_created_is_an_error_with_its_place(tmp_path: Path) -> None:

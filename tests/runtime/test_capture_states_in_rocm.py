@@ -168,8 +168,7 @@ def test_a_service_is_ended_after_its_capture(captures: Captures, option: tuple[
 def test_a_service_continues_on_its_emulated_gpus_after_a_detached_capture(captures: Captures) -> None:
     options = ("--root", str(captures.programs.root), "--detach", "--gpus", "2")
     command = [ROCM_PERF, *captures.command("detached", "triple", "serving", *options)]
-    output = subprocess.DEVNULL  # the application keeps it open
-    subprocess.run(command, cwd=captures.directory, stdout=output, stderr=output, check=True, timeout=300)
+    launched = subprocess.run(command, cwd=captures.directory, capture_output=True, text=True, check=True, timeout=300)
 
     running = serving_processes()
     for process in running:
@@ -178,6 +177,8 @@ def test_a_service_continues_on_its_emulated_gpus_after_a_detached_capture(captu
     while serving_processes() and time.monotonic() < deadline:
         time.sleep(0.1)
 
+    assert "PASS serving" in launched.stdout
+    assert "the application continues; its output is in detached.log" in launched.stdout
     assert len(running) == 1
     assert not serving_processes()
     agents = captures.content("detached", "dispatch.json")["agents"]

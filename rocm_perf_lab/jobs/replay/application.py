@@ -87,12 +87,13 @@ def run_capture(
         number = f"{machine.gpus} x " if machine.gpus > 1 else ""
         console.print(f"[bold]device[/]  emulated {number}{escape(machine.target.product_name)}")
     progress = _CaptureProgress(console, len(request.wanted))
+    kept: list[Path] = []
     try:
         with child_output_to_stderr() if as_json else nullcontext():
-            outcome = capture(request, machine=machine, on_sealed=progress)
-    except KeyboardInterrupt:
-        if request.output.exists():
-            console.print(f"[bold]capture[/] {escape(str(request.output))}", soft_wrap=True)
+            outcome = capture(request, machine=machine, on_sealed=progress, on_kept=kept.append)
+    except (KeyboardInterrupt, LabError):
+        for directory in kept:
+            console.print(f"[bold]capture[/] {escape(str(directory))}", soft_wrap=True)
         raise
     captures = [open_capture(directory, verify=False) for directory in outcome.directories]
     for one in captures:
@@ -176,11 +177,12 @@ def chosen_dispatches(
         as_json: The output of the application goes to standard error.
 
     Raises:
-        LabError: The run failed, or no dispatched kernel has a requested name.
+        LabError: The output exists, the run failed, or no dispatched kernel has a requested name.
     """
-    from rocm_perf_lab.replay.application_capture import WantedDispatch
+    from rocm_perf_lab.replay.application_capture import WantedDispatch, require_new_output
     from rocm_perf_lab.replay.dispatch_list import list_dispatches
 
+    require_new_output(request.output)
     console.print("timing all dispatches; the captures follow in a second run")
     with child_output_to_stderr() if as_json else nullcontext():
         found = list_dispatches(request, machine=where.machine(request.command))
@@ -191,6 +193,12 @@ def chosen_dispatches(
         dispatch = {"first": kernel.first, "median": kernel.median, "slowest": kernel.slowest}[which]
         console.print(f"chosen   {escape(kernel.name)}, dispatch {dispatch.index} ({dispatch.time_us:.2f} us)", soft_wrap=True)
         chosen.append(WantedDispatch(kernel.name, dispatch.index))
+    if not chosen:
+        raise LabError(
+            "the application dispatched only kernels with which HIP copies and fills memory",
+            where="--top",
+            hint=f"To capture one of them, add --kernel {found.kernels[0].name}.",
+        )
     first, *others = chosen
     return replace(request, kernel=first.kernel, dispatch=first.dispatch, shape="", others=tuple(others))
 
