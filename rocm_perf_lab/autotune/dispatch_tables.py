@@ -288,5 +288,5 @@ def _literal(value: Any, kind: str) -> str:
     if kind == "bool":
         return "true" if value else "false"
     if kind == "const char*":
-        return json.dumps(str(value))
+        return json.dumps(str(value), ensure_ascii=False)
     return repr(float(value)) if kind == "double" else str(int(value))

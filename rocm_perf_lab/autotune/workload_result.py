@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,8 +92,7 @@ def tuned_workload(
     for task, shape in enumerate(space.shapes):
         race = (races or {}).get(shape.label)
         own = _valued(by_shape[shape.label], goals, race)
-        winner = race.winner.trial if race is not None else None
-        own.sort(key=lambda one, winner=winner: (sign * one.value, one.trial.number != winner, one.trial.number))
+        own.sort(key=partial(_order, sign, race.winner.trial if race is not None else None))
         best.append(own[0] if own else None)
         columns: dict[int, ValuedTrial] = {}
         for one in own:
@@ -120,6 +120,10 @@ def tuned_workload(
             )
         )
     return TunedWorkload(tuple(_configuration(space, int(used[column])) for column in chosen.columns), tuple(shapes))
+
+
+def _order(sign: float, winner: int | None, one: ValuedTrial) -> tuple[float, bool, int]:
+    return sign * one.value, one.trial.number != winner, one.trial.number
 
 
 def _valued(trials: Sequence[TrialRecord], goals: Goals | None, race: RaceResult | None) -> list[ValuedTrial]:

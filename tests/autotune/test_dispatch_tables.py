@@ -130,6 +130,12 @@ def test_text_and_fractions_have_types_of_their_own() -> None:
     assert "constexpr int select(const char* layout, long long size)" in text
 
 
+def test_text_in_the_header_is_a_literal_of_cpp() -> None:
+    text = header(document([{"mode": 'say "ü😀" \\ twice'}], ({"n": 1}, 0)))
+
+    assert '{"say \\"ü😀\\" \\\\ twice"},' in text
+
+
 ODD_NAMES = """\
 #include <hip/hip_runtime.h>
 #include "configurations.hpp"
