@@ -159,6 +159,9 @@ def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
     """Reconstruct the captured memory at its addresses in a new process, and replay the dispatch."""
     if options["caches"] == "warm" and not options["no_recopy"]:
         raise click.UsageError("--caches warm needs --no-recopy: restoring memory changes the caches")
+    unused = next((option for option in ("rtol", "atol", "nan", "types") if options[option]), None)
+    if unused is not None and not options["check"]:
+        raise click.UsageError(f"--{unused.removesuffix('s')} needs --check")
 
     def run() -> None:
         from rich.console import Console

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from rocm_perf_lab.cli.completion import complete_overrides
 from rocm_perf_lab.cli.exit_codes import answer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.application_capture import CaptureRequest
 
 _CHOICES = ("slowest", "median")
+_OPTIONS_OF_DESCRIPTIONS = ("args", "kernels", "dispatch", "output", "mode", "debug")
 _SHAPE = re.compile(r"\d+x\d+x\d+/\d+x\d+x\d+")
 
 
@@ -73,8 +75,7 @@ def capture(args: tuple[str, ...], as_json: bool, debug: bool, **options: Any) -
         a described kernel, on the emulator
     """
     if all("=" in argument for argument in args):
-        if as_json:
-            raise click.UsageError("--json is for captures of applications")
+        _require_options_of_descriptions(options["kernels"])
         answer(lambda: _capture_described(args, options), debug=debug)
     if options["top"] and options["kernels"]:
         raise click.UsageError("--top and --kernel exclude each other")
@@ -128,6 +129,17 @@ def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options
         sys.exit(run_list(request, _capture_device(options), Console(highlight=False), as_json=as_json))
 
     answer(run, debug=debug)
+
+
+def _require_options_of_descriptions(kernels: tuple[str, ...]) -> None:
+    """Refuse options that have no effect on the capture of a described kernel."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_given and parameter.name not in _OPTIONS_OF_DESCRIPTIONS:
+            raise click.UsageError(f"{parameter.opts[0]} is for captures of applications")
+    if len(kernels) > 1:
+        raise click.UsageError("a description has one kernel: pass one --kernel")
 
 
 def _capture_described(overrides: tuple[str, ...], options: dict[str, Any]) -> None:

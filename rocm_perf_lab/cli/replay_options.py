@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 PATH = click.Path(path_type=Path)
-POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class _FiniteRange(click.FloatRange):
+    """Range of numbers without inf and nan."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", param, ctx)
+        return number
+
+
+POSITIVE = _FiniteRange(min=0, min_open=True)
 DIRECTORY = click.argument("directory", metavar="DIR", type=PATH)
 TRACKING = click.option(
     "--tracking",
@@ -79,8 +92,8 @@ replay_options = _all(
     click.option("--timeout", type=POSITIVE, default=600.0, show_default=True, help="Time limit in seconds."),
 )
 check_options = _all(
-    click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Relative tolerance of the check for floats."),
-    click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Absolute tolerance of the check for floats."),
+    click.option("--rtol", type=_FiniteRange(min=0), default=0.0, help="Relative tolerance of the check for floats."),
+    click.option("--atol", type=_FiniteRange(min=0), default=0.0, help="Absolute tolerance of the check for floats."),
     click.option(
         "--nan",
         type=click.Choice(["equal", "exact", "forbid"]),

@@ -2,7 +2,7 @@
 
 `CaptureWork` is next to the output and hidden. Whatever ends the launcher, sealed captures are moved and the rest is removed: by
 the launcher itself, by the guard process if the launcher was killed, else (the machine went down) by `rocm-perf doctor
---remove-leftovers`, which finds the directories in a list in the cache. Launcher and guard hold a lock of their entry in this list.
+--remove-leftovers`, which finds the directories in a list in the cache. Launcher and guard lock their entry in it.
 """
 
 from __future__ import annotations

@@ -99,10 +99,7 @@ class DispatchList(_Model):
         Raises:
             ApplicationCaptureError: There is none, or the expression is invalid.
         """
-        try:
-            pattern = re.compile(name[1:-1] if len(name) > 2 and name[0] == name[-1] == "/" else re.escape(name))
-        except re.error as error:
-            raise ApplicationCaptureError(f"{name} is no regular expression: {error}", where="--kernel") from error
+        pattern = _pattern(name)
         fitting = [kernel for kernel in self.kernels if pattern.search(kernel.name)]
         if not fitting:
             raise ApplicationCaptureError(
@@ -111,6 +108,23 @@ class DispatchList(_Model):
                 hint="Pass the name of one of these kernels, or /a regular expression/.",
             )
         return next((kernel for kernel in fitting if kernel.name == name), fitting[0])
+
+
+def require_expressions(names: Iterable[str]) -> None:
+    """Check the /expressions/ among names of kernels.
+
+    Raises:
+        ApplicationCaptureError: One is invalid.
+    """
+    for name in names:
+        _pattern(name)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    try:
+        return re.compile(name[1:-1] if len(name) > 2 and name[0] == name[-1] == "/" else re.escape(name))
+    except re.error as error:
+        raise ApplicationCaptureError(f"{name} is no regular expression: {error}", where="--kernel") from error
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,18 @@ def test_an_equal_override_passes_the_check(captured: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--iterations", "0"], ["--nonsense"], ["--device", "abacus"], ["--type", "x=f99"], ["--timeout", "0"]]
+    "arguments",
+    [
+        ["--iterations", "0"],
+        ["--nonsense"],
+        ["--device", "abacus"],
+        ["--type", "x=f99"],
+        ["--timeout", "0"],
+        ["--timeout", "nan"],
+        ["--check", "--rtol", "inf"],
+        ["--rtol", "0.1"],
+        ["--type", "x=f32"],
+    ],
 )
 def test_wrong_usage_is_bad_input(arguments: list[str], captured: Path) -> None:
     assert emulated("full-vm", captured, *arguments).exit_code == 2
@@ -138,10 +149,14 @@ def test_a_described_kernel_is_captured_by_name_and_has_one_dispatch(tmp_path: P
     again = run("capture", "--output", "c", *overrides)
     later = run("capture", "--output", "d", "--dispatch", "2", *overrides)
     other = run("capture", "--output", "d", "--kernel", "gemm", *overrides)
+    detached = run("capture", "--output", "d", "--detach", *overrides)
+    several = run("capture", "--output", "d", "--kernel", "vector_add", "--kernel", "gemm", *overrides)
 
     assert made.exit_code == 0, made.output
     assert run("verify", "c").exit_code == 0
-    assert again.exit_code == later.exit_code == other.exit_code == 2
+    assert {refused.exit_code for refused in (again, later, other, detached, several)} == {2}
+    assert "--detach is for captures of applications" in detached.stderr
+    assert "pass one --kernel" in several.stderr
     assert "not empty" in again.stderr
     assert "was dispatched once; dispatch 2 (from 0) does not exist" in later.stderr
     assert "kernel 'gemm' was never dispatched" in other.stderr
@@ -153,6 +168,20 @@ def test_a_capture_of_an_application_needs_the_name_of_a_kernel() -> None:
 
     assert result.exit_code == 2
     assert "--kernel NAME" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kernel", "output", "what"), [("/a{1,2}{1}/", "new", "is no regular expression"), ("a", ".", "the output directory already")]
+)
+def test_bad_input_is_found_before_the_application_is_timed(kernel: str, output: str, what: str, tmp_path: Path) -> None:
+    program = ("touch", str(tmp_path / "started"))
+    options = ("--kernel", kernel, "--dispatch", "slowest", "--device", "rocm", "--output", output)
+
+    result = run("capture", *options, "--", *program)
+
+    assert result.exit_code == 2
+    assert what in result.stderr
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_root_is_refused_for_the_gpu_of_this_machine(tmp_path: Path) -> None:

@@ -180,9 +180,10 @@ def chosen_dispatches(
         LabError: The output exists, the run failed, or no dispatched kernel has a requested name.
     """
     from rocm_perf_lab.replay.application_capture import WantedDispatch, require_new_output
-    from rocm_perf_lab.replay.dispatch_list import list_dispatches
+    from rocm_perf_lab.replay.dispatch_list import list_dispatches, require_expressions
 
     require_new_output(request.output)
+    require_expressions(wanted.kernel for wanted in request.wanted)
     console.print("timing all dispatches; the captures follow in a second run")
     with child_output_to_stderr() if as_json else nullcontext():
         found = list_dispatches(request, machine=where.machine(request.command))

@@ -251,7 +251,8 @@ def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
         IncompleteCapture: The directory does not exist.
     """
     if not directory.is_dir():
-        raise IncompleteCapture("the directory does not exist", where=str(directory), hint="Pass the directory of a capture.")
+        what = "this is not a directory" if directory.exists() else "the directory does not exist"
+        raise IncompleteCapture(what, where=str(directory), hint="Pass the directory of a capture.")
     problems = capture_problems(directory)
     if as_json:
         found = CaptureValidity(capture=str(directory), valid=not problems, problems=tuple(problems))

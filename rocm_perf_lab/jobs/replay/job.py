@@ -5,6 +5,7 @@ The tracking run has four child runs: capture, replay of the captured code objec
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -43,6 +44,9 @@ class ReplayJob:
         atol: Absolute tolerance of floats.
         device: Device of the replays.
         timeout_s: Time limit in seconds of one series of replays.
+
+    Raises:
+        LabError: A tolerance is negative or not finite.
     """
 
     def __init__(
@@ -55,6 +59,9 @@ class ReplayJob:
         device: Literal["emulator", "rocm"] = "emulator",
         timeout_s: float = 600.0,
     ) -> None:
+        for name, tolerance in (("rtol", rtol), ("atol", atol)):
+            if not 0 <= tolerance < math.inf:
+                raise LabError(f"{tolerance} is no tolerance", where=f"job.{name}", hint="Pass 0 or a positive number.")
         self._override = Path(override)
         self._capture = Path(capture) if capture is not None else None
         self._iterations = iterations
