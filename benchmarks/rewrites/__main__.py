@@ -131,7 +131,7 @@ def _obstacles(kernel: BenchmarkKernel) -> dict[str, str]:
 
 
 def _timed(kernel: BenchmarkKernel, text: str, proposals: int) -> list[tuple[float, Rewrite]]:
-    """Return rewrites of a source with their times, the fastest first; those that do not compile or fault are left out."""
+    """Return rewrites of a source with their times, the fastest first; those that do not compile or fault are skipped."""
     unit = parse_source(text.encode(), kernel.description.entry)
     rewrites: Iterable[Rewrite] = (rewrite for transform in kernel.transforms() for rewrite in transform.propose(unit))
     found = []

@@ -6,7 +6,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
+from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor, without_launch
 from rocm_perf_lab.optimize.syntax_nodes import function_declarator
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
 
@@ -21,7 +21,8 @@ _BOUNDS = re.compile(r"(?:__launch_bounds__|amdgpu_flat_work_group_size)\s*\(")
 def with_launch(unit: SourceUnit, descriptor: LaunchDescriptor, edits: Sequence[Edit]) -> str:
     """Return a source after edits, with another launch.
 
-    A bound of the workgroup size becomes that of the launch; its second argument, for the old size, is removed.
+    It replaces one that the source asks for. A bound of the workgroup size becomes that of the launch; its second argument, for
+    the old size, is removed.
 
     Args:
         unit: Source.
@@ -29,7 +30,7 @@ def with_launch(unit: SourceUnit, descriptor: LaunchDescriptor, edits: Sequence[
         edits: Edits that do not touch the kernel's attributes.
     """
     items = prod(int(size) for size in descriptor.block or (0,))
-    return f"{descriptor.line()}\n{apply(unit.content, [*edits, *_bounds(unit, items)])}"
+    return f"{descriptor.line()}\n{without_launch(apply(unit.content, [*edits, *_bounds(unit, items)]))}"
 
 
 def rewritten_items(unit: SourceUnit) -> int | None:

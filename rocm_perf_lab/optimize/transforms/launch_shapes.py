@@ -83,34 +83,9 @@ class LaunchShapes:
         return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
 
     def _indices(self, unit: SourceUnit) -> dict[str, GlobalIndex] | str:
-        sizes = LaunchSizes(self._kernel)
-        block, body = sizes.block, unit.kernel.child_by_field_name("body")
         if launch_descriptor(unit.content.decode(errors="replace")) is not None:
             return "its launch is already rewritten"
-        if block is None or body is None or self._kernel.cooperative or not self._kernel.grid:
-            return "its launch is not described by a grid and a workgroup size"
-        if (hidden := hidden_index(unit)) is not None:
-            return f"uses {hidden}"
-        indices = sizes.global_indices(unit)
-        for function in unit.functions():
-            own = tuple(index.node for index in indices.values()) if function == unit.kernel else ()
-            others = builtin_uses(function, without=own)
-            free = {f"blockIdx.{axis}" for place, axis in enumerate(_AXES) if block[place] == 1 and axis not in indices}
-            if others - free:
-                return f"uses {sorted(others - free)[0]}"
-            collective = _COLLECTIVE.search(text_of(function))
-            if collective is not None:
-                return f"uses {collective[0]}"
-        if any(size > 1 and axis not in indices for size, axis in zip(block, _AXES, strict=True)):
-            return "an axis has no global index"
-        tested = guarded(statements(body), {index.name for index in indices.values()}, partial=True) if indices else None
-        if tested is None:
-            return "its indices have no bounds"
-        if not sizes.covers(unit, {axis: tested.bounds[index.name] for axis, index in indices.items()}):
-            return "its launch is not known to cover its bounds"
-        if len(indices) > 1 and not {"x", "y"} <= set(indices):
-            return "its first two axes have no global index"
-        return indices
+        return independent_indices(unit, self._kernel)
 
     def _rewrite(
         self, unit: SourceUnit, indices: dict[str, GlobalIndex], block: tuple[int, int, int], *, swapped: bool
@@ -129,3 +104,38 @@ class LaunchShapes:
         shown = " x ".join(str(size) for size in block if size > 1)
         order = ", axes x and y exchanged" if swapped else ""
         return Rewrite(f"workgroups of {shown}{order}", with_launch(unit, descriptor, edits))
+
+
+def independent_indices(unit: SourceUnit, kernel: KernelDescription) -> dict[str, GlobalIndex] | str:
+    """Return the indices by axis of a kernel whose work-items are independent, or why they are not known to be.
+
+    Args:
+        unit: Source.
+        kernel: Description with the launch of this source.
+    """
+    sizes = LaunchSizes(kernel)
+    block, body = sizes.block, unit.kernel.child_by_field_name("body")
+    if block is None or body is None or kernel.cooperative or not kernel.grid:
+        return "its launch is not described by a grid and a workgroup size"
+    if (hidden := hidden_index(unit)) is not None:
+        return f"uses {hidden}"
+    indices = sizes.global_indices(unit)
+    for function in unit.functions():
+        own = tuple(index.node for index in indices.values()) if function == unit.kernel else ()
+        others = builtin_uses(function, without=own)
+        free = {f"blockIdx.{axis}" for place, axis in enumerate(_AXES) if block[place] == 1 and axis not in indices}
+        if others - free:
+            return f"uses {sorted(others - free)[0]}"
+        collective = _COLLECTIVE.search(text_of(function))
+        if collective is not None:
+            return f"uses {collective[0]}"
+    if any(size > 1 and axis not in indices for size, axis in zip(block, _AXES, strict=True)):
+        return "an axis has no global index"
+    tested = guarded(statements(body), {index.name for index in indices.values()}, partial=True) if indices else None
+    if tested is None:
+        return "its indices have no bounds"
+    if not sizes.covers(unit, {axis: tested.bounds[index.name] for axis, index in indices.items()}):
+        return "its launch is not known to cover its bounds"
+    if len(indices) > 1 and not {"x", "y"} <= set(indices):
+        return "its first two axes have no global index"
+    return indices

@@ -140,8 +140,13 @@ def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4, collective: boo
     return None
 
 
+def is_pure_call(name: str) -> bool:
+    """Return whether a function is known to depend on its arguments only."""
+    return _PURE.fullmatch(name) is not None
+
+
 def _is_pure(name: str, collective: bool) -> bool:
-    return _PURE.fullmatch(name) is not None or (collective and _EXCHANGE.fullmatch(name) is not None)
+    return is_pure_call(name) or (collective and _EXCHANGE.fullmatch(name) is not None)
 
 
 def _has_memory(function: Node, collective: bool) -> bool:

@@ -286,9 +286,14 @@ def guarded(nodes: list[Node], names: set[str], *, partial: bool = False) -> Gua
 
 def only_computes(statement: Node) -> bool:
     """Return whether a statement is a declaration or an expression without accesses to memory and calls."""
-    if statement.type not in ("declaration", "expression_statement", "type_definition", "alias_declaration", ";"):
-        return False
-    for node in walk(statement):
+    return statement.type in (
+        "declaration", "expression_statement", "type_definition", "alias_declaration", ";"
+    ) and computes(statement)  # fmt: skip
+
+
+def computes(part: Node) -> bool:
+    """Return whether code has no accesses to memory and no calls but of simple functions."""
+    for node in walk(part):
         is_dereferenced = node.type == "pointer_expression" and text_of(node).startswith("*")
         is_call = node.type == "call_expression" and _HARMLESS_CALL.fullmatch(called_name(node)) is None
         if node.type == "subscript_expression" or is_dereferenced or is_call or text_of(node) == "->":
