@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
 
     from openai import AsyncOpenAI
+
+
+FINISHED = "rocm_perf_lab.finished"
+"""Extension of a response whose stream has sent its last event."""
+_LAST_EVENT = (b"data: [DONE]", b"data:[DONE]")
+_END_BYTES = 32
+"""Bytes at the end of a stream that contain the last event and its line ends."""
 
 
 class ResponseTooLong(Exception):
@@ -31,11 +38,13 @@ def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, m
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     class BoundedStream(httpx2.AsyncByteStream):
-        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        def __init__(self, stream: httpx2.AsyncByteStream, extensions: MutableMapping[str, object]) -> None:
             self._stream = stream
+            self._extensions = extensions
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             size = line = 0
+            end = b""
             async for chunk in self._stream:
                 size += len(chunk)
                 first, newline, _ = chunk.partition(b"\n")
@@ -43,6 +52,9 @@ def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, m
                 line = len(chunk) - 1 - chunk.rfind(b"\n") if newline else longest
                 if size > most_bytes or max(longest, line) > most_line_bytes:
                     raise ResponseTooLong
+                end = (end + chunk)[-_END_BYTES:]
+                if end.rstrip().endswith(_LAST_EVENT):
+                    self._extensions[FINISHED] = True
                 yield chunk
 
         async def aclose(self) -> None:
@@ -50,7 +62,7 @@ def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, m
 
     async def limit(response: httpx2.Response) -> None:
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = BoundedStream(response.stream)
+            response.stream = BoundedStream(response.stream, response.extensions)
 
     http = DefaultAsyncHttpxClient(
         timeout=timeout_s,

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rocm_perf_lab.optimize.proposers.bounded_client import ResponseTooLong, open_client
+from rocm_perf_lab.optimize.proposers.bounded_client import FINISHED, ResponseTooLong, open_client
 from rocm_perf_lab.optimize.proposers.endpoint_errors import (
     EmptyStream,
     IncompleteAnswer,
@@ -279,7 +279,7 @@ class _Received:
                     return
         if not chunks:
             raise EmptyStream("the stream was empty")
-        if self.finish_reason is None:
+        if self.finish_reason is None and not stream.response.extensions.get(FINISHED):
             raise IncompleteAnswer("the stream ended before the answer did")
 
     def cut(self, most_bytes: int) -> _Received:

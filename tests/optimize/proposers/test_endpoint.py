@@ -119,6 +119,15 @@ def test_the_last_chunk_of_a_stream_may_have_no_delta() -> None:
     assert (answer.text, answer.finish_reason, len(server.requests)) == ("all of it", "stop", 1)
 
 
+@pytest.mark.parametrize(("end", "answers"), [(b"data: [DONE]\n\n", 1), (b"data:[DONE]", 1), (b"", 2), (b": [DONE]\n\n", 2)])
+def test_a_stream_without_a_finish_reason_is_complete_after_its_last_event(end: bytes, answers: int) -> None:
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "all"}}]}\n\n'
+
+    answer, server, _ = ask(Sends(chunk + end, "text/event-stream"), Says("again"))
+
+    assert (answer.text, len(server.requests)) == (("all", 1) if answers == 1 else ("again", 2))
+
+
 @pytest.mark.parametrize("slow", [Hangs(5.0), Says("never ends " * 40, pause_s=0.3)], ids=["silent", "dripping"])
 def test_a_slow_answer_is_retried(slow: Step) -> None:
     answer, _, _ = ask(slow, Says("quick"), timeout_s=1.0, max_retries=5)
