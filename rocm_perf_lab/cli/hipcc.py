@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from rocm_perf_lab.cli.exit_codes import answer
 
-_DEBUG = "--debug"
+_DEBUG, _PRINT_ROOT = "--debug", "--print-root"
 
 
 @click.command(
@@ -24,13 +26,27 @@ def hipcc(arguments: tuple[str, ...]) -> None:
     rocm-perf hipcc -c main.hip && rocm-perf hipcc main.o -o app
         objects, which archives of ar may contain
 
-    Run programs with rocm-perf run -- ./app. Objects have no device code for
-    other objects (-fgpu-rdc); -S and -E are not available.
+    \b
+    export PATH=$(rocm-perf hipcc --print-root)/bin:$PATH
+        a directory tree as ROCm has it, with hipcc, hipconfig and the
+        packages of CMake, also for its language HIP
+
+    Run programs with rocm-perf run -- ./app.
     """
 
     def run() -> None:
-        from rocm_perf_lab.jobs.run.compilation import CompilationRequest, run_compilation
+        from rocm_perf_lab.jobs.run.compilation import CompilationRequest, is_query, run_compilation
 
+        if arguments == (_PRINT_ROOT,):
+            from rocm_perf_lab.jobs.run.hip_tree import make_hip_tree
+
+            print(make_hip_tree())
+            return
+        if is_query(arguments):
+            from rocm_perf_lab.toolchain.compilers import find_compiler
+            from rocm_perf_lab.toolchain.hip_version import answer_query
+
+            sys.exit(answer_query(find_compiler(("pip",)), arguments))
         run_compilation(CompilationRequest.parse([word for word in arguments if word != _DEBUG]))
 
     answer(run, debug=_DEBUG in arguments)

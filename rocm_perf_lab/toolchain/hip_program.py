@@ -14,7 +14,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.core.slow_work import slow_work
@@ -22,38 +22,36 @@ from rocm_perf_lab.toolchain.build_arguments import BuildArguments
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
 from rocm_perf_lab.toolchain.compiler_run import CompileError, run_compiler
 from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.device_modules import assembly_of_modules, objects_with_modules
 from rocm_perf_lab.toolchain.fat_binary import assembly_of_bundle, offload_bundle
 from rocm_perf_lab.toolchain.host_environment import HOST_TRIPLE, c_flags, call_zig, program_flags
-from rocm_perf_lab.toolchain.linked_files import is_linked_file, linked_digest
+from rocm_perf_lab.toolchain.linked_files import is_linked_file, linked_digest, linked_files
 from rocm_perf_lab.toolchain.program_headers import explained
+from rocm_perf_lab.toolchain.program_options import OPTIMISATION, is_c, part_options
 from rocm_perf_lab.toolchain.recorded_commands import record_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rocm_perf_lab.toolchain.compilers import Compiler
 
 HIP_SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx")
 """File names of sources in HIP C++."""
-_C_SUFFIX = ".c"
-SOURCE_SUFFIXES = (*HIP_SUFFIXES, _C_SUFFIX)
+SOURCE_SUFFIXES = (*HIP_SUFFIXES, ".c")
 """File names of sources of programs, in HIP C++ and in C."""
 _LINKER = ("c++", "-target", HOST_TRIPLE, "-O2")
-_STANDARDS_OF_CPP = ("-std=c++", "-std=gnu++", "--std=c++", "--std=gnu++")
-_OPTIMISATION, _LINE_TABLES = "-O2", "-gline-tables-only"
 _FAT_BINARY = re.compile(rb"__hip_fatbin(?:_[0-9a-f]+)?(?=\0)")
 _HANDLE = re.compile(rb"__hip_gpubin_handle(?:_[0-9a-f]+)?(?=\0)")
 _LAYOUT = 1
 """Increase it if this module builds other programs from the same inputs."""
-Part = Literal["host", "device"]
 
 
 @dataclass(frozen=True)
 class HipProgram:
-    """Sources of a program, the architecture of its device code, and arguments of compiler and linker."""
+    """Sources of a program, the architectures of its device code, and arguments of compiler and linker."""
 
     sources: tuple[Path, ...]
-    architecture: str
+    architectures: tuple[str, ...]
     arguments: BuildArguments = field(default_factory=BuildArguments)
 
     def check(self) -> None:
@@ -109,47 +107,61 @@ def build_program(program: HipProgram, find_library: Callable[[], Path], cache: 
     names = ", ".join(source.name for source in program.sources) or "objects"
     with slow_work(f"compiling {names}"):
         parts = _compiled(program, compiler, cache)
-    hosts = [part.build.content for part in parts if part.kind == "host"]
-    devices = [part.build.content for part in parts if part.kind == "device"]
     now = [part for part in parts if not part.is_cached]
     library = find_library()
-    inputs = [_LAYOUT, compiler.fingerprint, program.architecture, program.arguments.linker, linked]
+    inputs = [_LAYOUT, compiler.fingerprint, program.architectures, program.arguments.linker, linked]
     digest = hashlib.sha256(json.dumps(inputs).encode())
-    for content in (*hosts, *devices, str(library.resolve()).encode()):
+    for content in (*(part.build.content for part in parts), str(library.resolve()).encode()):
         digest.update(hashlib.sha256(content).digest())
     path = cache / "programs" / digest.hexdigest()[:32] / (program.sources[0].stem if program.sources else "program")
     if not _is_intact(path):
         with slow_work(f"linking {names} (the first program also builds the C++ library, a minute or two)"):
-            _link(program, compiler, hosts, devices, library, path)
+            _link(program, compiler, parts, library, path)
     return BuiltProgram(path, _warnings(parts), len(now), _dependencies(parts))
 
 
-def build_objects(program: HipProgram, cache: Path) -> tuple[BuiltObject, ...]:
+def build_device_code(program: HipProgram, cache: Path) -> BuiltObject:
+    """Return the device code of one source as an offload bundle, which hipModuleLoad reads.
+
+    Args:
+        program: A program of one source.
+        cache: Cache directory.
+
+    Raises:
+        CompileError: The source does not exist or does not compile.
+        CompilerNotFound: The packages with the compiler are not installed.
+    """
+    program.check()
+    compiler = find_compiler(("pip",))
+    with slow_work(f"compiling {program.sources[0].name}"):
+        parts = _compiled(program, compiler, cache)
+    code = _by_architecture(parts)
+    if program.arguments.is_relocatable:
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-link-") as name:
+            code = {each: _linked_device_code(compiler, [code], each, Path(name)) for each in code}
+    return BuiltObject(offload_bundle(code), _warnings(parts), _dependencies(parts))
+
+
+def build_objects(program: HipProgram, cache: Path, *, with_device_code: bool = True) -> tuple[BuiltObject, ...]:
     """Return an object file per source, to link with `build_program` later: its host part, which registers its device code.
 
     Args:
         program: Sources and arguments.
         cache: Cache directory.
+        with_device_code: Whether the objects have it; else they are for a build that adds it.
 
     Raises:
-        CompileError: A source does not exist or does not compile, or its device code needs that of other sources.
+        CompileError: A source does not exist or does not compile.
         CompilerNotFound: The packages with the compiler are not installed.
     """
     program.check()
-    if program.arguments.is_relocatable:
-        raise CompileError(
-            "object files cannot have device code that refers to that of other files",
-            log="",
-            where="-fgpu-rdc",
-            hint="Name all sources in one command without -c, or remove -fgpu-rdc.",
-        )
     compiler = find_compiler(("pip",))
     with slow_work(f"compiling {', '.join(source.name for source in program.sources)}"):
         parts = _compiled(program, compiler, cache)
     found = []
     for source in program.sources:
         own = [part for part in parts if part.source == source]
-        content = _object(source, own, compiler, program.architecture)
+        content = _object(source, own, compiler, program) if with_device_code else _host(own)
         found.append(BuiltObject(content, _warnings(own), _dependencies(own)))
     return tuple(found)
 
@@ -173,39 +185,38 @@ def build_cpp_library(directory: Path) -> None:
 @dataclass(frozen=True)
 class _BuiltPart:
     source: Path
-    kind: Part
+    architecture: str | None
+    """None: the host part."""
     build: CachedBuild
     is_cached: bool
 
 
 def _compiled(program: HipProgram, compiler: Compiler, cache: Path) -> list[_BuiltPart]:
-    """Return the parts of all sources: host and device of the first, of the second and so on."""
+    """Return the parts of all sources: the host part of the first and its device parts, those of the second and so on."""
     flags = program_flags(compiler, cache)
-    wanted = [(source, kind) for source in program.sources for kind in _kinds(source)]
+    wanted = [(source, part) for source in program.sources for part in (None, *_architectures(source, program))]
     with ThreadPoolExecutor() as pool:
-        futures = [pool.submit(_part, source, kind, program, compiler, flags, cache) for source, kind in wanted]
+        futures = [pool.submit(_part, source, part, program, compiler, flags, cache) for source, part in wanted]
         return [future.result() for future in futures]
 
 
-def _is_c(source: Path) -> bool:
-    return source.suffix == _C_SUFFIX
-
-
-def _kinds(source: Path) -> tuple[Part, ...]:
-    return ("host",) if _is_c(source) else ("host", "device")
+def _architectures(source: Path, program: HipProgram) -> tuple[str, ...]:
+    return () if is_c(source) else program.architectures
 
 
 def _warnings(parts: Sequence[_BuiltPart]) -> str:
-    return "".join(part.build.log for part in parts if part.kind == "host" and not part.is_cached)
+    return "".join(part.build.log for part in parts if part.architecture is None and not part.is_cached)
 
 
 def _dependencies(parts: Sequence[_BuiltPart]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(part.source.parent / path for part in parts for path in part.build.dependencies))
 
 
-def _part(source: Path, kind: Part, program: HipProgram, compiler: Compiler, flags: Sequence[str], cache: Path) -> _BuiltPart:
-    options = _options(kind, program, source)
-    if _is_c(source):
+def _part(
+    source: Path, architecture: str | None, program: HipProgram, compiler: Compiler, flags: Sequence[str], cache: Path
+) -> _BuiltPart:
+    options = part_options(source, architecture, program.arguments, program.architectures[0])
+    if is_c(source):
         flags = c_flags(flags)
     key = hashlib.sha256(
         json.dumps([_LAYOUT, "program", compiler.fingerprint, [*flags], options, str(source), str(Path.cwd())]).encode()
@@ -213,8 +224,8 @@ def _part(source: Path, kind: Part, program: HipProgram, compiler: Compiler, fla
     builds = BuildCache(cache / "builds")
     earlier = builds.load(key, source.parent)
     if earlier is not None:
-        _record(kind, earlier.content, source, program, cache)
-        return _BuiltPart(source, kind, earlier, is_cached=True)
+        _record(architecture, earlier.content, source, program, cache)
+        return _BuiltPart(source, architecture, earlier, is_cached=True)
     command = (*compiler.command, *flags, *options)
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-program-") as directory:
         output = Path(directory) / "part.o"
@@ -224,69 +235,48 @@ def _part(source: Path, kind: Part, program: HipProgram, compiler: Compiler, fla
             raise explained(error) from None
         build = CachedBuild(output.read_bytes(), dependencies, command, log)
     builds.store(key, build, source.parent)
-    _record(kind, build.content, source, program, cache)
-    return _BuiltPart(source, kind, build, is_cached=False)
+    _record(architecture, build.content, source, program, cache)
+    return _BuiltPart(source, architecture, build, is_cached=False)
 
 
-def _record(kind: Part, content: bytes, source: Path, program: HipProgram, cache: Path) -> None:
+def _record(architecture: str | None, content: bytes, source: Path, program: HipProgram, cache: Path) -> None:
     """Record how a code object was compiled, so that the source of a captured kernel can be found."""
-    if kind == "device" and not program.arguments.is_relocatable:
-        record_command(content, source, (_OPTIMISATION, *program.arguments.compiler), cache)
+    if architecture is not None and not program.arguments.is_relocatable:
+        record_command(content, source, (OPTIMISATION, *program.arguments.compiler), cache)
 
 
-def _options(kind: Part, program: HipProgram, source: Path) -> tuple[str, ...]:
-    """Return the options that decide about one part; the user's come last, so that they win."""
-    if _is_c(source):
-        # One command may have sources in both languages.
-        own = [word for word in program.arguments.compiler if not word.startswith(_STANDARDS_OF_CPP)]
-        return ("-x", "c", _OPTIMISATION, _LINE_TABLES, "-fPIC", "-c", *own)
-    common: tuple[str, ...] = ("-x", "hip", f"--offload-arch={program.architecture}", _OPTIMISATION, _LINE_TABLES)
-    if program.arguments.is_relocatable:
-        # Both parts name static kernels and variables after the source: by default the name depends on all options.
-        common = (*common, f"-cuid={hashlib.sha256(str(source.absolute()).encode()).hexdigest()[:16]}")
-    if kind == "host":
-        return (*common, "--cuda-host-only", "-fPIC", "-c", *program.arguments.compiler)
-    if program.arguments.is_relocatable:
-        return (*common, "--cuda-device-only", "--no-gpu-bundle-output", "-c", "-emit-llvm", *program.arguments.compiler)
-    return (*common, "--cuda-device-only", "--no-gpu-bundle-output", *program.arguments.compiler)
-
-
-def _object(source: Path, parts: Sequence[_BuiltPart], compiler: Compiler, architecture: str) -> bytes:
-    """Return the host part of a source and the bundle of its device code as one object."""
-    host = next(part.build.content for part in parts if part.kind == "host")
-    code = [part.build.content for part in parts if part.kind == "device"]
+def _object(source: Path, parts: Sequence[_BuiltPart], compiler: Compiler, program: HipProgram) -> bytes:
+    """Return the host part of a source and the bundle or the modules of its device code as one object."""
+    host = _host(parts)
+    code = _by_architecture(parts)
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-object-") as name:
         directory = Path(name)
-        bundles = _bundles(compiler, [host], code, architecture, directory) if code else []
-        if not bundles:
+        if program.arguments.is_relocatable:
+            added = [_modules(compiler, code, directory)] if code else []
+        else:
+            # The symbol of the bundle has a hash of source and options in its name: objects of a program do not conflict.
+            added = _bundles(compiler, [host], code, directory, "bundle") if code else []
+        if not added:
             return host
         file, output = directory / "host.o", directory / "object.o"
         file.write_bytes(host)
-        # The symbol of the bundle has a hash of source and options in its name: objects of a program do not conflict.
-        command = ["ld.lld", "-m", "elf_x86_64", "-r", "-o", str(output), str(file), *map(str, bundles)]
+        command = ["ld.lld", "-m", "elf_x86_64", "-r", "-o", str(output), str(file), *map(str, added)]
         call_zig(compiler, command, what="the device code cannot be added to the object", where=str(source))
         return output.read_bytes()
 
 
-def _link(
-    program: HipProgram, compiler: Compiler, hosts: Sequence[bytes], devices: Sequence[bytes], library: Path, path: Path
-) -> None:
+def _link(program: HipProgram, compiler: Compiler, parts: Sequence[_BuiltPart], library: Path, path: Path) -> None:
     """Link the executable and write it to `path` with its checksum."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-link-") as name:
         directory = Path(name)
-        objects = [directory / f"{number}.o" for number in range(len(hosts))]
-        for file, content in zip(objects, hosts, strict=True):
-            file.write_bytes(content)
-        with_code = [content for source, content in zip(program.sources, hosts, strict=True) if not _is_c(source)]
-        code = (
-            [_linked_device_code(compiler, devices, program.architecture, directory)]
-            if program.arguments.is_relocatable and devices
-            else devices
-        )
+        sources = [[part for part in parts if part.source == source] for source in program.sources]
+        objects = [directory / f"{number}.o" for number in range(len(sources))]
+        for file, own in zip(objects, sources, strict=True):
+            file.write_bytes(_host(own))
         output = directory / "program"
         command = [
             *(*_LINKER, "-o", str(output), *map(str, objects)),
-            *map(str, _bundles(compiler, with_code, code, program.architecture, directory)),
+            *map(str, _device_code(program, compiler, sources, directory)),
             *(*program.arguments.linker, str(library), f"-L{library.parent}"),
             *("-Wl,--allow-shlib-undefined", "-lpthread", "-ldl", "-lm"),
         ]
@@ -298,34 +288,78 @@ def _link(
     write_text(_checksum(path), hashlib.sha256(content).hexdigest())
 
 
-def _linked_device_code(compiler: Compiler, devices: Sequence[bytes], architecture: str, directory: Path) -> bytes:
+def _device_code(program: HipProgram, compiler: Compiler, sources: Sequence[Sequence[_BuiltPart]], directory: Path) -> list[Path]:
+    """Return object files with the device code: a bundle per source, or one for sources and objects with -fgpu-rdc."""
+    found: list[Path] = []
+    objects = [each for file in linked_files(program.arguments.linker) for each in objects_with_modules(file)]
+    units = [(each.content, each.modules) for each in objects]
+    for number, own in enumerate(sources):
+        code = _by_architecture(own)
+        if code and program.arguments.is_relocatable:
+            units.append((_host(own), code))
+        elif code:
+            found += _bundles(compiler, [_host(own)], code, directory, f"bundle{number}")
+    if units:
+        wanted = sorted({name for _, modules in units for name in modules})
+        linked = {name: _linked_device_code(compiler, [modules for _, modules in units], name, directory) for name in wanted}
+        found += _bundles(compiler, [host for host, _ in units], linked, directory, "bundle")
+    return found
+
+
+def _host(parts: Sequence[_BuiltPart]) -> bytes:
+    return next(part.build.content for part in parts if part.architecture is None)
+
+
+def _by_architecture(parts: Sequence[_BuiltPart]) -> dict[str, bytes]:
+    return {part.architecture: part.build.content for part in parts if part.architecture is not None}
+
+
+def _modules(compiler: Compiler, code: Mapping[str, bytes], directory: Path) -> Path:
+    """Return an object file with the LLVM modules of one source."""
+    files = {name: directory / f"{number}.bc" for number, name in enumerate(code)}
+    for name, file in files.items():
+        file.write_bytes(code[name])
+    return _assembled(compiler, assembly_of_modules(files), directory / "modules.s")
+
+
+def _linked_device_code(compiler: Compiler, modules: Sequence[Mapping[str, bytes]], architecture: str, directory: Path) -> bytes:
     """Return one code object of LLVM modules that refer to each other (-fgpu-rdc)."""
-    files = [directory / f"{number}.bc" for number in range(len(devices))]
-    for file, content in zip(files, devices, strict=True):
-        file.write_bytes(content)
+    if any(architecture not in each for each in modules):
+        raise CompileError(
+            f"an object has no device code for {architecture}, and another one has",
+            log="",
+            where="--offload-arch",
+            hint="Compile all sources with -fgpu-rdc for the same architectures.",
+        )
+    files = [directory / f"{number}.bc" for number in range(len(modules))]
+    for file, each in zip(files, modules, strict=True):
+        file.write_bytes(each[architecture])
     output = directory / "device.hsaco"
     # Functions name their processor in an attribute; the flags of the ELF file are those of the linker's option.
-    processor = f"-plugin-opt=mcpu={architecture}"
+    processor = f"-plugin-opt=mcpu={architecture.partition(':')[0]}"
     command = ["ld.lld", "-m", "elf64_amdgpu", processor, "-shared", "--no-undefined", "-o", str(output), *map(str, files)]
     call_zig(compiler, command, what="the device code cannot be linked", where="-fgpu-rdc")
     return output.read_bytes()
 
 
-def _bundles(compiler: Compiler, hosts: Sequence[bytes], code: Sequence[bytes], architecture: str, directory: Path) -> list[Path]:
-    """Return object files with the bundles of device code, under the symbols by which the host parts refer to them."""
-    symbols = [(_FAT_BINARY.findall(host), _HANDLE.findall(host)) for host in hosts]
-    if len(code) < len(hosts):  # one code object of all sources: they share it and its handle
-        symbols = [([name for names, _ in symbols for name in names], [name for _, names in symbols for name in names])]
-    found = []
-    for number, ((binaries, handles), content) in enumerate(zip(symbols, code, strict=True)):
-        if binaries:
-            bundle, assembly, output = (directory / f"bundle{number}{suffix}" for suffix in (".hipfb", ".s", ".bundle.o"))
-            bundle.write_bytes(offload_bundle({architecture: content}))
-            assembly.write_text(assembly_of_bundle(bundle, _texts(binaries), _texts(handles)))
-            command = ["clang", "-target", "x86_64-linux-gnu", "-c", str(assembly), "-o", str(output)]
-            call_zig(compiler, command, what="the device code cannot be bundled", where=str(assembly))
-            found.append(output)
-    return found
+def _bundles(compiler: Compiler, hosts: Sequence[bytes], code: Mapping[str, bytes], directory: Path, stem: str) -> list[Path]:
+    """Return an object file with the bundle of device code, under the symbols by which host parts refer to it; none without."""
+    binaries = [name for host in hosts for name in _FAT_BINARY.findall(host)]
+    handles = [name for host in hosts for name in _HANDLE.findall(host)]
+    if not binaries:
+        return []
+    bundle = directory / f"{stem}.hipfb"
+    bundle.write_bytes(offload_bundle(code))
+    return [_assembled(compiler, assembly_of_bundle(bundle, _texts(binaries), _texts(handles)), directory / f"{stem}.s")]
+
+
+def _assembled(compiler: Compiler, text: str, file: Path) -> Path:
+    """Return the object file of assembly for the host."""
+    file.write_text(text)
+    output = file.with_suffix(".device.o")
+    command = ["clang", "-target", "x86_64-linux-gnu", "-c", str(file), "-o", str(output)]
+    call_zig(compiler, command, what="the device code cannot be bundled", where=str(file))
+    return output
 
 
 def _texts(names: Sequence[bytes]) -> tuple[str, ...]:

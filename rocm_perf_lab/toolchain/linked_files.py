@@ -28,7 +28,7 @@ def linked_digest(arguments: Sequence[str]) -> str:
         CompileError: A named file does not exist or cannot be read.
     """
     digest = hashlib.sha256()
-    for file in _files(arguments):
+    for file in linked_files(arguments):
         try:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
         except OSError as error:
@@ -37,7 +37,7 @@ def linked_digest(arguments: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _files(arguments: Sequence[str]) -> Iterator[Path]:
+def linked_files(arguments: Sequence[str]) -> Iterator[Path]:
     """Return files that are named, and libraries (-l) in directories that are named (-L); others belong to the system."""
     words = [*_joined(arguments)]
     directories = [Path(word[2:]) for word in words if word.startswith(_DIRECTORY)]

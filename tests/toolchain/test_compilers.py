@@ -47,6 +47,18 @@ def test_without_compilers_the_error_lists_reasons_and_packages(tmp_path: Path) 
     assert "pip install" in str(refusal.value.hint)
 
 
+def test_a_tree_of_the_lab_is_no_rocm(tmp_path: Path) -> None:
+    root = put_rocm(tmp_path / "tree")
+    put_executable(root / "bin", "hipcc", "echo HIP version: 7.1")
+    (root / compilers.MARK_OF_LAB).touch()
+    search = ToolSearch(executables=str(root / "bin"), packages=(), rocm=root)
+
+    with pytest.raises(CompilerNotFound, match="no usable compiler"):
+        find_compiler(search=search)
+
+    assert search.rocm_root is None
+
+
 def test_rocms_hipcc_comes_first(tmp_path: Path) -> None:
     rocm_bin = put_rocm(tmp_path / "rocm") / "bin"
     hipcc = put_executable(rocm_bin, "hipcc", "echo HIP version: 7.1; echo clang version 20.0")

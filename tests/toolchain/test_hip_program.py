@@ -66,7 +66,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HipProgram:
     (tmp_path / "main.hip").write_text(_MAIN)
     (tmp_path / "other.cpp").write_text(_OTHER + _HIDDEN)
     arguments = BuildArguments.parse(f"-O1 -fgpu-rdc -std=c++20 -DSHIFT=3 -I{tmp_path / 'include'}")
-    return HipProgram((tmp_path / "main.hip", tmp_path / "other.cpp"), "gfx942", arguments)
+    return HipProgram((tmp_path / "main.hip", tmp_path / "other.cpp"), ("gfx942",), arguments)
 
 
 def output_of(path: Path, runtime: Path) -> list[str]:
@@ -106,7 +106,7 @@ def test_an_error_is_the_text_of_the_compiler_once(tmp_path: Path) -> None:
     source.write_text("int twice(int);\nint main() { return twice(); }\n")
 
     with pytest.raises(CompileError) as error:
-        build_program(HipProgram((source,), "gfx942"), lambda: _NO_RUNTIME, tmp_path / "cache")
+        build_program(HipProgram((source,), ("gfx942",)), lambda: _NO_RUNTIME, tmp_path / "cache")
 
     what = error.value.what.splitlines()
     assert what[:2] == ["the program does not compile:", f"{source}:2:21: error: no matching function for call to 'twice'"]
@@ -127,7 +127,7 @@ def test_a_missing_header_is_named_with_its_library(header: str, what: str, hint
     (tmp_path / "main.cu").write_text(f"#include <{header}>\nint main() {{}}\n")
 
     with pytest.raises(CompileError) as error:
-        build_program(HipProgram((tmp_path / "main.cu",), "gfx942"), lambda: _NO_RUNTIME, tmp_path / "cache")
+        build_program(HipProgram((tmp_path / "main.cu",), ("gfx942",)), lambda: _NO_RUNTIME, tmp_path / "cache")
 
     assert error.value.what.startswith(what)
     assert hint in (error.value.hint or "")
@@ -136,7 +136,7 @@ def test_a_missing_header_is_named_with_its_library(header: str, what: str, hint
 
 def test_a_missing_source_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="the source file does not exist"):
-        build_program(HipProgram((tmp_path / "missing.hip",), "gfx942"), lambda: _NO_RUNTIME, tmp_path / "cache")
+        build_program(HipProgram((tmp_path / "missing.hip",), ("gfx942",)), lambda: _NO_RUNTIME, tmp_path / "cache")
 
 
 def test_a_bundle_is_read_as_one_of_clang() -> None:

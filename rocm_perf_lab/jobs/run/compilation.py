@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
+from rocm_perf_lab.arch.registry import compilable_targets
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.core.resources import cache_dir
-from rocm_perf_lab.jobs.run.dependency_file import DependencyOptions
+from rocm_perf_lab.jobs.run.dependency_file import DependencyOptions, rule
 from rocm_perf_lab.jobs.run.launch import compile_sources
-from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target, target_names
+from rocm_perf_lab.target.catalog import DEFAULT_TARGET, load_target
 from rocm_perf_lab.toolchain.build_arguments import BuildArguments
-from rocm_perf_lab.toolchain.hip_program import SOURCE_SUFFIXES, HipProgram, build_objects
+from rocm_perf_lab.toolchain.bundles import unpack_code_objects
+from rocm_perf_lab.toolchain.hip_program import SOURCE_SUFFIXES, HipProgram, build_device_code, build_objects
+from rocm_perf_lab.toolchain.hip_translations import text_bundle, translate
 from rocm_perf_lab.toolchain.linked_files import is_linked_file
+from rocm_perf_lab.toolchain.program_options import is_c
+from rocm_perf_lab.toolchain.target_id import parse_target_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.hip_program import BuiltObject
 
-_OUTPUT, _ARCHITECTURE, _OBJECTS = "-o", "--offload-arch=", "-c"
+_OUTPUT, _OBJECTS = "-o", "-c"
+_ARCHITECTURES = ("--offload-arch=", "--amdgpu-target=")
+_NATIVE = "native"
 _OPENMP = "-openmp"
-_WITHOUT_EFFECT = ("-pipe", "--hip-link")
+_TEXTS = ("-E", "-S", "-emit-llvm")
+_RULES = ("-M", "-MM")
+_DEVICE_ONLY = ("--genco", "--cuda-device-only", "--offload-device-only")
+_HOST_ONLY = ("--cuda-host-only", "--offload-host-only")
+_NO_BUNDLE = "--no-gpu-bundle-output"
+_WITHOUT_EFFECT = ("-pipe", "--hip-link", "--gpu-bundle-output")
+_QUERIES, _PRINTS = ("--version", "-v", "-dumpversion", "-dumpmachine"), ("-print-", "--print-")
+_STANDARD_OUTPUT = Path("-")
 _DEFAULT_OUTPUT = "a.out"
 _WHERE = "rocm-perf hipcc"
 
@@ -36,13 +50,17 @@ class CompilationRequest:
 
     sources: tuple[Path, ...]
     output: Path | None
-    """None: `a.out`, or the name of each source with `.o`."""
-    architecture: str | None
-    """None: that of the default target."""
+    """None: `a.out`, or the name of each source with another suffix."""
+    architectures: tuple[str, ...]
+    """Empty: that of the default target."""
     options: str
     """Other options of compiler and linker, quoted for a shell, with the names of objects and archives."""
-    is_linked: bool = True
-    """False: write object files (-c)."""
+    kind: frozenset[str] = frozenset()
+    """Options for the kind of output: `-c`, `-S`, `-E`, `-M`, `-emit-llvm`; empty: a program."""
+    part: Literal["host", "device"] | None = None
+    """The only part to compile; None: all parts."""
+    is_bundled: bool = True
+    """Whether device code alone is written as an offload bundle."""
     dependencies: DependencyOptions = field(default_factory=DependencyOptions)
 
     @classmethod
@@ -50,8 +68,7 @@ class CompilationRequest:
         """Sort the arguments of hipcc.
 
         Raises:
-            LabError: There is nothing to compile or link, no name after -o, one name for several objects, or more than one
-                architecture.
+            LabError: There is nothing to compile or link, no name after -o, one name for several files, or no known architecture.
         """
         dependencies, words = DependencyOptions.take(_without_response_files(arguments))
         rest = list(words)
@@ -63,68 +80,139 @@ class CompilationRequest:
                 if word == _OUTPUT and not rest:
                     raise LabError("-o has no file name", where=_WHERE)
                 output = Path(word.removeprefix(_OUTPUT) or rest.pop(0))
-            elif word.startswith(_ARCHITECTURE):
-                architectures += word.removeprefix(_ARCHITECTURE).split(",")
+            elif word.startswith(_ARCHITECTURES):
+                architectures += word.partition("=")[2].split(",")
             elif word.endswith(SOURCE_SUFFIXES) and not word.startswith("-"):
                 sources.append(Path(word))
-            elif word not in (_OBJECTS, *_WITHOUT_EFFECT):
+            elif word not in (_OBJECTS, *_TEXTS, *_RULES, *_DEVICE_ONLY, *_HOST_ONLY, _NO_BUNDLE, *_WITHOUT_EFFECT):
                 options.append(word)
-        is_linked = _OBJECTS not in words
+        kind = frozenset(word for word in words if word in (_OBJECTS, *_TEXTS, *_RULES))
+        part = _part(words)
+        is_linked = not kind and part != "device"
         if not sources and not (is_linked and any(map(is_linked_file, options))):
             raise LabError("there is no source to compile", where=_WHERE, hint="rocm-perf hipcc main.hip -o app")
-        if output is not None and len(sources) > 1 and not is_linked:
-            raise LabError(f"{output} cannot be the object of {len(sources)} sources", where="-c", hint="remove -o")
-        if len(set(architectures)) > 1:
-            raise LabError(
-                f"programs have code for one architecture, not for {', '.join(architectures)}",
-                where="--offload-arch",
-                hint="compile once per architecture, or use ROCm's hipcc",
-            )
-        architecture = architectures[0] if architectures else None
-        return cls(tuple(sources), output, architecture, shlex.join(options), is_linked, dependencies)
+        if len(sources) > 1 and not is_linked and (output is not None or part == "device"):
+            name = output or Path(_DEFAULT_OUTPUT)
+            raise LabError(f"{name} cannot be the output of {len(sources)} sources", where=_WHERE, hint="compile them one by one")
+        return cls(
+            tuple(sources),
+            output,
+            _known(architectures),
+            shlex.join(options),
+            kind,
+            part,
+            _NO_BUNDLE not in words,
+            dependencies,
+        )
 
     @property
-    def target(self) -> Target:
-        """A GPU of the architecture.
+    def is_linked(self) -> bool:
+        """Whether the output is a program or a shared library."""
+        return not self.kind and self.part != "device"
 
-        Raises:
-            LabError: There is none.
-        """
-        wanted = self.architecture
-        found = [target for target in map(load_target, (DEFAULT_TARGET, *target_names())) if target.architecture == wanted]
-        if wanted is None:
-            return load_target(DEFAULT_TARGET)
-        if not found:
-            known = sorted({load_target(name).architecture for name in target_names()})
-            raise LabError(f"unknown architecture {wanted}", where="--offload-arch", hint=f"use one of {', '.join(known)}")
-        return found[0]
+
+def _part(words: Sequence[str]) -> Literal["host", "device"] | None:
+    if any(word in _DEVICE_ONLY for word in words):
+        return "device"
+    return "host" if any(word in _HOST_ONLY for word in words) else None
+
+
+def _known(architectures: Sequence[str]) -> tuple[str, ...]:
+    """Return the architectures that the compiler knows, `native` as the default one.
+
+    Raises:
+        LabError: It knows none of them.
+    """
+    default = load_target(DEFAULT_TARGET).architecture
+    wanted = dict.fromkeys(default if name == _NATIVE else name for name in architectures)
+    found = tuple(name for name in wanted if parse_target_id(name).processor in compilable_targets())
+    if wanted and not found:
+        known = ", ".join(sorted(compilable_targets()))
+        raise LabError(f"unknown architecture {', '.join(wanted)}", where="--offload-arch", hint=f"use one of {known}")
+    return found
 
 
 def run_compilation(request: CompilationRequest) -> None:
-    """Write the program, the shared library or the object files; messages of the compiler go to standard error.
+    """Write the program, the shared library, the object files or the translations; messages go to standard error.
 
     Raises:
         LabError: The sources do not compile, or a file cannot be written.
     """
+    target = load_target(DEFAULT_TARGET)
+    architectures = request.architectures or (target.architecture,)
     if request.is_linked:
-        built = compile_sources(request.sources, request.target, request.options, "lab", None, where=_WHERE)
+        built = compile_sources(request.sources, target, request.options, "lab", None, where=_WHERE, architectures=architectures)
         output = request.output or Path(_DEFAULT_OUTPUT)
         _report(built.warnings)
         _write(output, built.path.read_bytes(), mode=0o755)
         request.dependencies.write(output, built.dependencies)
-    else:
-        _compile_objects(request)
-
-
-def _compile_objects(request: CompilationRequest) -> None:
+        return
     arguments = BuildArguments.parse(request.options, _WHERE)
-    objects = build_objects(HipProgram(request.sources, request.target.architecture, arguments), cache_dir())
     _report("".join(f"rocm-perf: {note}\n" for note in arguments.notes))
+    program = HipProgram(request.sources, architectures, arguments)
+    if request.kind & {*_TEXTS, *_RULES}:
+        program.check()
+        for source in request.sources:
+            _translate(request, program, source)
+    elif request.part == "device":
+        _write_device_code(request, program)
+    else:
+        _compile_objects(request, program)
+
+
+def is_query(arguments: Sequence[str]) -> bool:
+    """Return whether arguments of hipcc only ask about the compiler: `--version`, `-dumpmachine`, `-print-...`."""
+    asks = any(word in _QUERIES or word.startswith(_PRINTS) for word in arguments)
+    return asks and not any(word.endswith(SOURCE_SUFFIXES) or is_linked_file(word) for word in arguments)
+
+
+def _compile_objects(request: CompilationRequest, program: HipProgram) -> None:
+    objects = build_objects(program, cache_dir(), with_device_code=request.part is None)
     for source, built in zip(request.sources, objects, strict=True):
-        output = request.output or Path(f"{source.stem}.o")
-        _report(built.warnings)
-        _write(output, built.content)
-        request.dependencies.write(output, built.dependencies)
+        _finish(request, Path(f"{source.stem}.o"), built)
+
+
+def _write_device_code(request: CompilationRequest, program: HipProgram) -> None:
+    built = build_device_code(program, cache_dir())
+    if not request.is_bundled:
+        built = replace(built, content=unpack_code_objects(built.content, parse_target_id(program.architectures[0]).processor)[0])
+    _finish(request, Path(f"{request.sources[0].stem}.o" if request.kind else _DEFAULT_OUTPUT), built)
+
+
+def _translate(request: CompilationRequest, program: HipProgram, source: Path) -> None:
+    """Write the text of a source, all parts as a bundle; preprocessed text without -o goes to standard output."""
+    is_preprocessed = not request.kind & {*_TEXTS} or "-E" in request.kind
+    options = ("-E",) if is_preprocessed else tuple(sorted(request.kind))
+    parts: tuple[str | None, ...] = () if request.part == "device" else (None,)
+    if request.part != "host" and not is_c(source) and not request.kind & {*_RULES}:
+        parts = (*program.architectures, *parts)
+    built = {part: translate(program, source, part, options, cache_dir()) for part in parts}
+    if len(built) > 1 and not {"-E", "-S"} & set(options):
+        raise LabError("LLVM bitcode of several parts cannot be one file", where=_WHERE, hint="add --offload-device-only")
+    first = next(iter(built.values()))
+    if request.kind & {*_RULES}:
+        content = rule(_quoted_name(request, source), first.dependencies).encode()
+    else:
+        content = text_bundle({part: each.content for part, each in built.items()}, b"//" if is_preprocessed else b"#")
+    output = replace(first, content=content)
+    if request.output == _STANDARD_OUTPUT or (is_preprocessed and request.output is None):
+        _report(output.warnings)
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
+    suffix = ".s" if "-S" in request.kind and "-emit-llvm" not in request.kind else ".ll" if "-S" in request.kind else ".bc"
+    _finish(request, Path(f"{source.stem}{suffix}"), output)
+
+
+def _quoted_name(request: CompilationRequest, source: Path) -> str:
+    return " ".join(request.dependencies.targets) or f"{source.stem}.o"
+
+
+def _finish(request: CompilationRequest, default: Path, built: BuiltObject) -> None:
+    output = request.output or default
+    _report(built.warnings)
+    _write(output, built.content)
+    request.dependencies.write(output, built.dependencies)
 
 
 def _without_response_files(arguments: Sequence[str]) -> list[str]:

@@ -56,21 +56,24 @@ class DependencyOptions:
         return cls(is_wanted, file, tuple(targets), _PHONY in others), kept
 
     def write(self, output: Path, dependencies: Sequence[Path]) -> None:
-        """Write the dependency file of an output if it is wanted; headers of the system are left out.
+        """Write the dependency file of an output if it is wanted, without headers of the system.
 
         Raises:
             LabError: It cannot be written.
         """
         if not self.is_wanted:
             return
-        names = [_quoted(str(path)) for path in dependencies]
-        rule = " \\\n  ".join((f"{' '.join(self.targets) or _quoted(str(output))}:", *names))
-        phony = [f"{name}:\n" for name in names[1:]] if self.has_phony_targets else []
+        phony = [f"{_quoted(str(path))}:\n" for path in dependencies[1:]] if self.has_phony_targets else []
         file = self.file or output.with_suffix(".d")
         try:
-            write_text(file, f"{rule}\n{''.join(phony)}")
+            write_text(file, f"{rule(' '.join(self.targets) or _quoted(str(output)), dependencies)}{''.join(phony)}")
         except OSError as error:
             raise LabError(f"the dependency file cannot be written: {error.strerror}", where=str(file)) from error
+
+
+def rule(target: str, dependencies: Sequence[Path]) -> str:
+    """Return a rule of make for a target, which is quoted."""
+    return " \\\n  ".join((f"{target}:", *(_quoted(str(path)) for path in dependencies))) + "\n"
 
 
 def _quoted(name: str) -> str:

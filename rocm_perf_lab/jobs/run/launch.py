@@ -220,6 +220,7 @@ def compile_sources(
     root: Path | None,
     *,
     where: str = "--build-args",
+    architectures: tuple[str, ...] = (),
 ) -> BuiltProgram:
     """Return the executable of sources, or of objects among the arguments; its warnings include notes about the arguments.
 
@@ -230,7 +231,7 @@ def compile_sources(
     from rocm_perf_lab.toolchain.hip_program import HipProgram, build_program
 
     arguments = BuildArguments.parse(build_arguments, where)
-    program = HipProgram(sources, target.architecture, arguments)
+    program = HipProgram(sources, architectures or (target.architecture,), arguments)
     program.check()
     built = build_program(program, lambda: hip_library(runtime, root), cache_dir())
     notes = "".join(f"rocm-perf: {note}\n" for note in arguments.notes)

@@ -8,7 +8,7 @@
 enum {
   MAX_THREADS = 1024, MAX_GRID_YZ = 65536, ALIGNMENT = 256, KHZ = 1000, MOST_REGISTERS = 65536, ENGINES = 8, VERSION_MAJOR = 10000,
   VERSION_MINOR = 100, BUS_SHIFT = 8, SLOT_SHIFT = 3, SLOT_MASK = 31, CLOCK_INSTRUCTION_KHZ = 1000000, WALL_CLOCK_KHZ = 100000,
-  GFX90A = 90010, GFX942 = 90402
+  GFX90A = 90010, GFX942 = 90402, VERSION_OF_RDNA = 100000, VECTOR_REGISTERS = 256, UNIFIED_REGISTERS = 512
 };
 
 static const char *name_of(const struct hip_device *device, char name[256]) {
@@ -85,6 +85,12 @@ void hip_properties_fill(struct hip_device *device) {
 
 static int clamped(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
+// From gfx90a on a thread of CDNA uses the accumulation registers as vector registers, too.
+static int registers_per_thread(const struct hip_device *device) {
+  const uint32_t version = hip_topology_of(device)->version;
+  return version >= GFX90A && version < VERSION_OF_RDNA ? UNIFIED_REGISTERS : VECTOR_REGISTERS;
+}
+
 static int amd_attribute(int *value, hipDeviceAttribute_t attribute, const struct hip_device *device) {
   const hipDeviceProp_tR0600 *p = &device->properties;
   switch ((int)attribute) {
@@ -103,6 +109,7 @@ static int amd_attribute(int *value, hipDeviceAttribute_t attribute, const struc
     case hipDeviceAttributeFineGrainSupport: *value = 0; return 1;
     case hipDeviceAttributeWallClockRate: *value = WALL_CLOCK_KHZ; return 1;
     case hipDeviceAttributeNumberOfXccs: *value = (int)device->xccs; return 1;
+    case hipDeviceAttributeMaxAvailableVgprsPerThread: *value = registers_per_thread(device); return 1;
     case hipDeviceAttributePciChipId: *value = (int)hip_topology_of(device)->device_id; return 1;
     default: return 0;
   }
