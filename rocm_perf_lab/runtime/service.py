@@ -176,6 +176,9 @@ class TranslationService:
         except OSError as error:
             reason = LabError(f"the translation service failed: {error}", hint="Check the space on the disk of the cache.")
             return message(MessageKind.REFUSED, texts(_text_of(reason)))
+        except Exception as error:  # noqa: BLE001  # the boundary of the service: a defect of it is one error of the application
+            what = f"internal error in the translation service: {type(error).__name__}: {' '.join(str(error).split())}"
+            return message(MessageKind.REFUSED, texts(_text_of(LabError(what, hint="Report it with the kernel."))))
 
     def _kernel(self, peer: _Peer, content: bytes) -> bytes:
         query, file = parse(KernelQuery, content)

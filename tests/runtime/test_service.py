@@ -322,6 +322,20 @@ def test_zeros_are_no_kernel(service: TranslationService, tmp_path: Path) -> Non
     assert b"there is no kernel descriptor at 0x100" in refusal
 
 
+def test_a_defect_of_the_service_is_one_error_of_the_application(
+    service: TranslationService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(number: int) -> None:
+        raise ValueError(f"one\n{number}")
+
+    monkeypatch.setattr(service.store, "kernel", fail)
+    with ServiceClient(tmp_path / "service.sock") as client:
+        answers = [client.ask(MessageKind.HOT, bytes(HotBlocks(id=number))) for number in (2, 3)]
+
+    assert [kind for kind, _ in answers] == [MessageKind.REFUSED] * 2, "the connection stays"
+    assert b"internal error in the translation service: ValueError: one 2\n" in answers[0][1]
+
+
 def test_a_driver_of_another_version_is_refused(service: TranslationService, tmp_path: Path) -> None:
     with ServiceClient(tmp_path / "service.sock", protocol=99) as client:
         kind, content = client.greeting
