@@ -166,7 +166,7 @@ class _Watch:
     """Follows the captures of a running application; as a function, it tells whether the run shall end."""
 
     request: CaptureRequest
-    work: Path
+    work: CaptureWork
     on_sealed: Callable[[Path], None]
     output: ForwardedOutput | None = None
     seen: set[Path] = field(default_factory=set)
@@ -174,14 +174,15 @@ class _Watch:
     def __call__(self) -> bool:
         if self.output is not None:
             self.output.forward()
-        for directory in sealed_captures(self.work):
+        for directory in sealed_captures(self.work.path):
             if directory not in self.seen:
                 self.seen.add(directory)
                 self.on_sealed(directory)
+                self.work.pack(directory)
         if self.request.when_captured == "wait":
             return False
         numbers = {directory.name.rpartition("-")[2] for directory in self.seen}
-        unfinished = len(list(self.work.glob("capture-*"))) > len(self.seen)
+        unfinished = len(list(self.work.path.glob("capture-*"))) > len(self.seen)
         return len(numbers) == len(self.request.wanted) and not unfinished
 
 
@@ -239,7 +240,7 @@ def run_with_tool(
         variables = tool_environment(request, name, work.path, dict(os.environ if environment is None else environment))
         if request.rocprofiler_sdk:
             variables[f"{_PREFIX}TOOL"] = str(tool)
-        watch = _Watch(request, work.path, on_sealed, output)
+        watch = _Watch(request, work, on_sealed, output)
         if machine is None:
             end = _run(request, variables, stdout, work, watch)
         else:

@@ -17,8 +17,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -29,7 +31,8 @@ from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.replay.packing import pack_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
     from types import TracebackType
 
 _MANIFEST = "manifest.json"
@@ -43,7 +46,7 @@ def sealed_captures(work: Path) -> list[Path]:
     return [directory for directory in sorted(work.glob("capture-*")) if (directory / _MANIFEST).is_file()]
 
 
-def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
+def settle(work: Path, output: Path, *, several: bool, packed: Callable[[Path], Path] | None = None) -> list[Path]:
     """Pack the sealed captures, move them to the output and remove the work directory; return the moved captures.
 
     Args:
@@ -52,15 +55,17 @@ def settle(work: Path, output: Path, *, several: bool) -> list[Path]:
             kernel and dispatch, and by rank or process if there are several processes. Gets a number if the name is taken: by
             another capture that ended meanwhile.
         several: Several captures are made.
+        packed: Returns the packed copy of a capture; by default it is made now.
     """
     sealed = sealed_captures(work)
+    packed = packed or partial(_packed, near=(work, output.parent))
     moved: list[Path] = []
     if several or len(sealed) > 1:
         output = _new_directory(output) if sealed else output
         for directory, name in zip(sealed, _names(sealed), strict=True):
-            moved.append(move_to_free_place(_packed(directory, output), output / name))
+            moved.append(move_to_free_place(packed(directory), output / name))
     else:
-        moved.extend(move_to_free_place(_packed(directory, output.parent), output) for directory in sealed)
+        moved.extend(move_to_free_place(packed(directory), output) for directory in sealed)
     shutil.rmtree(work, ignore_errors=True)
     return moved
 
@@ -92,7 +97,7 @@ def _places(wanted: Path) -> Iterator[Path]:
             yield place
 
 
-def _packed(directory: Path, near: Path) -> Path:
+def _packed(directory: Path, near: Sequence[Path]) -> Path:
     """Return the packed copy of a sealed capture; the capture itself, which is as good, if the copy cannot be made."""
     target = directory.with_name(f"packed-{directory.name}")
     try:
@@ -146,6 +151,8 @@ class CaptureWork:
             ) from error
         self._entry = _entries() / f"{os.getpid()}-{self.path.name.rpartition('-')[2]}.json"
         self._guard: subprocess.Popen[bytes] | None = None
+        self._packing = ThreadPoolExecutor(1)
+        self._packed: dict[Path, Future[Path]] = {}
         self._order = json.dumps({"work": str(self.path), "output": str(output.resolve()), "several": several})
         self._lock = _locked_entry(self._entry, self._order)
 
@@ -168,6 +175,7 @@ class CaptureWork:
                 self._guard.stdin.write(b"done\n")
                 self._guard.stdin.close()
             self._guard.wait()
+        self._packing.shutdown()
         self._entry.unlink(missing_ok=True)
         os.close(self._lock)
 
@@ -177,9 +185,16 @@ class CaptureWork:
             self._guard.stdin.write(f"{'group' if is_group else 'process'} {process}\n".encode())
             self._guard.stdin.flush()
 
+    def pack(self, capture: Path) -> Future[Path]:
+        """Begin to pack a sealed capture, unless that has begun, while the application runs or ends."""
+        if capture not in self._packed:
+            near = (self.path, self._output.parent)
+            self._packed[capture] = self._packing.submit(_packed, capture, near)
+        return self._packed[capture]
+
     def settle(self) -> list[Path]:
         """Move the sealed captures to the output and remove the directory; return the moved captures."""
-        moved = settle(self.path, self._output, several=self._several)
+        moved = settle(self.path, self._output, several=self._several, packed=lambda capture: self.pack(capture).result())
         for capture in moved:
             self._on_kept(capture)
         return moved

@@ -1,7 +1,8 @@
 """Packs a complete capture: `pack_capture(source, target)` writes the same capture with deduplicated and compressed pages.
 
 Its documents do not change. The files of memory are replaced by page maps and packs, see :mod:`rocm_perf_lab.replay.packs`; the
-manifest keeps their sizes and SHA-256, so that a packed capture is checked to the last byte of the memory that was captured.
+manifest keeps their sizes and SHA-256, so that a packed capture is checked to the last byte of the memory that was captured
+whenever it is opened: packing does not compute them again.
 """
 
 from __future__ import annotations
@@ -27,41 +28,37 @@ from rocm_perf_lab.replay.format import (
 from rocm_perf_lab.replay.packs import PACKS_DIRECTORY, PackWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-_PIECE = 1 << 24
+_PIECE = 1 << 20  # remains in the processor's cache
 _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
-def pack_capture(source: Path, target: Path, *, near: Path) -> None:
+def pack_capture(source: Path, target: Path, *, near: Iterable[Path]) -> None:
     """Write a packed copy of a capture.
 
     Args:
         source: Complete capture that is not packed.
         target: Directory to create, on the same file system.
-        near: Directory whose captures' pages are not stored again.
+        near: Directories whose captures' pages are not stored again.
 
     Raises:
-        CaptureError: A file of the capture is not the one that was captured.
+        CaptureError: A file of the capture has another size than its manifest states.
         OSError: The copy cannot be written; `target` is then incomplete.
     """
     directory = CaptureDirectory(source)
     manifest = Manifest.model_validate_json(directory.content(MANIFEST_NAME))
     target.mkdir(_DIRECTORY_MODE)
-    packs = PackWriter(target, sorted(near.glob(f"*/{PACKS_DIRECTORY}/*.pack")))
+    packs = PackWriter(target, [pack for place in near for pack in sorted(place.glob(f"*/{PACKS_DIRECTORY}/*.pack"))])
     files: dict[str, FileEntry] = {}
     packed: dict[str, PackedEntry] = {}
     for name, entry in manifest.files.items():
         if not name.endswith(".bin") or "/" not in name or entry.size % PAGE_BYTES or not entry.size:
             _place(target, name, directory.content(name), files)
             continue
-        digest = hashlib.sha256()
-        words = packs.write(_hashed(directory.pieces(name, _PIECE), digest))
-        if digest.hexdigest() != entry.sha256:
-            raise CaptureError(f"{name} was modified: its SHA-256 does not match the manifest", where=str(source))
+        words = packs.write(directory.pieces(name, _PIECE))
+        if len(words) * PAGE_BYTES != entry.size * 8:
+            raise CaptureError(f"{name} has another size than the manifest states", where=str(source))
         pages = f"{name.removesuffix('.bin')}.pages"
         _place(target, pages, words, files)
         packed[name] = PackedEntry(size=entry.size, sha256=entry.sha256, pages=pages)
@@ -79,18 +76,12 @@ def pack_in_place(capture: Path) -> None:
     """Replace a complete capture by its packed copy; leave it as it is if the copy cannot be written."""
     with suppress(OSError), tempfile.TemporaryDirectory(prefix=f".{capture.name}.packing-", dir=capture.parent) as directory:
         scratch = Path(directory)
-        pack_capture(capture, scratch / "packed", near=capture.parent)
+        pack_capture(capture, scratch / "packed", near=[capture.parent])
         capture.rename(scratch / "plain")
         try:
             (scratch / "packed").rename(capture)
         except OSError:
             (scratch / "plain").rename(capture)
-
-
-def _hashed(pieces: Iterator[NDArray[np.uint8]], digest: hashlib._Hash) -> Iterator[NDArray[np.uint8]]:
-    for piece in pieces:
-        digest.update(piece.data)
-        yield piece
 
 
 def _place(target: Path, name: str, content: bytes, files: dict[str, FileEntry]) -> None:

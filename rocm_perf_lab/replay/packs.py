@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,10 +41,13 @@ _MAGIC = b"RPLPACK1"
 _HEADER = Struct("<8sII")
 _DIGEST_BYTES = 32
 _PAGES_PER_FRAME = 32
+_FRAME_BYTES = _PAGES_PER_FRAME * PAGE_BYTES
 _LARGEST_FRAME = 1024
 _PAGES_PER_PACK = 4096
 _LEVEL = 1
 _THREADS = 2
+_PACKS_AT_ONCE = 2
+"""Packs that are compressed and written while further pages are hashed; each needs about 32 MiB."""
 _KNOWN_PAGES = 400_000
 """Pages that can be found again, of this and of earlier captures together: bounds the memory of the index."""
 _BATCH_PAGES = 4096
@@ -110,12 +114,9 @@ class PackWriter:
         self._names: list[str] = []
         self._places: dict[bytes, int] = {}
         self._foreign: dict[bytes, tuple[_Earlier, int]] = {}
-        self._open_number: int | None = None
-        self._digests: list[bytes] = []
-        self._pages: list[bytes] = []
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
-        self._writing = ThreadPoolExecutor(1)
-        self._written: tuple[int, Future[str]] | None = None
+        self._open: _OpenPack | None = None
+        self._writing = ThreadPoolExecutor(_PACKS_AT_ONCE)
+        self._written: deque[tuple[int, Future[str]]] = deque()
         for path in earlier:
             self._index(path)
 
@@ -124,33 +125,31 @@ class PackWriter:
         words: list[NDArray[np.uint64]] = []
         for piece in pieces:
             pages = np.ascontiguousarray(piece).reshape(-1, PAGE_BYTES)
-            filled = np.flatnonzero(pages.any(axis=1))
             places = np.full(len(pages), ZERO_PAGE, dtype="<u8")
-            for number in filled.tolist():
-                places[number] = self._place(pages[number].tobytes())
+            content = memoryview(pages.reshape(-1))
+            for number in np.flatnonzero(pages.view(np.uint64).any(axis=1)).tolist():
+                places[number] = self._place(content[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
             words.append(places)
         return b"".join(word.tobytes() for word in words)
 
     def finish(self) -> tuple[str, ...]:
         """Write the last pack; return the names of all packs, in the order of their numbers."""
         self._flush()
-        self._wait()
+        self._wait(0)
         self._writing.shutdown()
         return tuple(self._names)
 
-    def _place(self, page: bytes) -> int:
+    def _place(self, page: memoryview[int]) -> int:
         digest = hashlib.sha256(page).digest()
         known = self._places.get(digest)
-        if known is None:
+        if known is None and self._foreign:
             known = self._place_in_earlier(digest)
         if known is None:
-            if self._open_number is None:
-                self._open_number = len(self._names)
+            if self._open is None:
+                self._open = _OpenPack(len(self._names))
                 self._names.append("")
-            known = self._open_number << 32 | len(self._pages)
-            self._pages.append(page)
-            self._digests.append(digest)
-            if len(self._pages) == _PAGES_PER_PACK:
+            known = self._open.number << 32 | self._open.add(page, digest)
+            if len(self._open.digests) == _PAGES_PER_PACK:
                 self._flush()
         if len(self._places) + len(self._foreign) < _KNOWN_PAGES:
             self._places[digest] = known
@@ -202,37 +201,50 @@ class PackWriter:
             self._foreign.setdefault(digests[page * _DIGEST_BYTES : (page + 1) * _DIGEST_BYTES], (pack, page))
 
     def _flush(self) -> None:
-        """Write the pages that are not in a pack yet, while further pages are hashed; at most one pack is being written."""
-        if self._open_number is None:
+        """Write the pages that are not in a pack yet, while further pages are hashed."""
+        if self._open is None:
             return
-        self._wait()
-        self._written = self._open_number, self._writing.submit(self._write_pack, self._pages, self._digests)
-        self._open_number = None
-        self._pages, self._digests = [], []
+        self._wait(_PACKS_AT_ONCE - 1)
+        self._written.append((self._open.number, self._writing.submit(self._open.write, self._directory)))
+        self._open = None
 
-    def _wait(self) -> None:
-        """Wait until the pack that is being written is on the disk."""
-        if self._written is not None:
-            number, name = self._written
-            self._written = None
+    def _wait(self, remaining: int) -> None:
+        """Wait until at most some packs are still being written."""
+        while len(self._written) > remaining:
+            number, name = self._written.popleft()
             self._names[number] = f"{PACKS_DIRECTORY}/{name.result()}"
 
-    def _write_pack(self, pages: list[bytes], digests: list[bytes]) -> str:
-        """Write a pack and return the name of its file."""
-        frames: list[bytes | bytearray | memoryview[int]] = [
-            b"".join(pages[at : at + _PAGES_PER_FRAME]) for at in range(0, len(pages), _PAGES_PER_FRAME)
-        ]
-        parts = self._compressor.multi_compress_to_buffer(frames, threads=_THREADS)
+
+class _OpenPack:
+    """Pages of a pack that is not written yet."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.digests: list[bytes] = []
+        self._content = memoryview(np.empty(_PAGES_PER_PACK * PAGE_BYTES, dtype=np.uint8))
+
+    def add(self, page: memoryview[int], digest: bytes) -> int:
+        """Add a page; return its number in the pack."""
+        number = len(self.digests)
+        self._content[number * PAGE_BYTES : (number + 1) * PAGE_BYTES] = page
+        self.digests.append(digest)
+        return number
+
+    def write(self, directory: Path) -> str:
+        """Write the pack to the disk; return the name of its file."""
+        size = len(self.digests) * PAGE_BYTES
+        frames = [self._content[at : min(at + _FRAME_BYTES, size)] for at in range(0, size, _FRAME_BYTES)]
+        compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        parts = compressor.multi_compress_to_buffer(frames, threads=_THREADS)
         packed = [parts[number].tobytes() for number in range(len(frames))]
-        ends = np.cumsum([len(part) for part in packed], dtype="<u8").tobytes()
-        content = b"".join([_HEADER.pack(_MAGIC, len(pages), _PAGES_PER_FRAME), *digests, ends, *packed])
-        hidden = self._directory / ".new"
-        with os.fdopen(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb") as sink:
+        ends = np.cumsum([len(frame) for frame in packed], dtype="<u8").tobytes()
+        content = b"".join([_HEADER.pack(_MAGIC, len(self.digests), _PAGES_PER_FRAME), *self.digests, ends, *packed])
+        hidden = directory / f".new-{self.number}"
+        with os.fdopen(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb", 0) as sink:
             sink.write(content)
-            sink.flush()
             os.fdatasync(sink.fileno())
         name = f"{hashlib.sha256(content).hexdigest()}.pack"
-        hidden.replace(self._directory / name)
+        hidden.replace(directory / name)
         return name
 
 

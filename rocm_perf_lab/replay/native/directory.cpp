@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr const char* kVersion = "1";
 constexpr size_t kPageOutBytes = 1 << 20;
+constexpr uint64_t kCachedShare = 16;  // of the memory: below the share at which Linux writes pages out
 
 [[noreturn]] void fail(const std::string& path) { throw Failure(path + ": " + std::strerror(errno)); }
 
@@ -28,6 +30,13 @@ std::string utc_now() {
   gmtime_r(&now, &parts);
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+// Counts the bytes that this process has written; returns whether they are too many for the page cache.
+bool exceeds_cache(uint64_t bytes) {
+  static std::atomic<uint64_t> written{0};
+  static const uint64_t most = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE)) / kCachedShare;
+  return (written += bytes) > most;
 }
 
 }  // namespace
@@ -47,8 +56,9 @@ void OutputFile::write(const void* bytes, size_t size, uint64_t offset) {
     if (count <= 0) fail(path_);
     done += size_t(count);
   }
-  // Start writeback now: gigabytes of dirty pages would block all writers of the machine later.
-  if (size >= kPageOutBytes) sync_file_range(file_, off_t(offset), off_t(size), SYNC_FILE_RANGE_WRITE);
+  // A small capture is packed and removed before it reaches the disk. Writeback of a large one starts now: gigabytes of dirty pages
+  // would block all writers of the machine later.
+  if (size >= kPageOutBytes && exceeds_cache(size)) sync_file_range(file_, off_t(offset), off_t(size), SYNC_FILE_RANGE_WRITE);
 }
 
 void OutputFile::set_size(uint64_t size) {
