@@ -75,6 +75,7 @@ class MultiTaskSearch:
         earlier: Results of other shapes, or of other GPUs.
         start: Configuration to measure first for every shape.
         gpu: Name of this GPU, to distinguish it from those of earlier results.
+        features: Further inputs of the model, one row per row of the space.
     """
 
     name = "multi_task_gaussian_process"
@@ -89,11 +90,12 @@ class MultiTaskSearch:
         earlier: Sequence[EarlierTask] = (),
         start: Configuration | None = None,
         gpu: str = "",
+        features: Column | None = None,
     ) -> None:
         self._space, self._seed, self._budget = space, seed, budget
         self._weights = np.array(normalised(space.shapes))
         self._most = min(most or len(space.shapes), len(space.shapes))
-        points = space.encoded()
+        points = space.encoded() if features is None else np.column_stack([space.encoded(), features])
         shapes = [(shape.values, gpu) for shape in space.shapes] + [(task.values, task.gpu) for task in earlier]
         tasks = features_of([{**values, "gpu": name} for values, name in shapes])
         self._inputs = np.column_stack([points, tasks[space.tasks]])
@@ -288,6 +290,8 @@ class MultiTaskSearch:
         found = [np.unique(self._space.configurations[seen.rows[seen.feasible]])]
         for task in range(len(self._space.shapes)):
             rows = self._space.rows_of(task)
+            if not len(rows):
+                continue
             if len(rows) > _PREDICTED:
                 rows = np.random.default_rng([self._seed, 6, task]).choice(rows, _PREDICTED, replace=False)
             mean = self._process.predict(self._inputs[rows].astype(np.float32)).mean

@@ -64,6 +64,16 @@ def test_a_workload_has_limits_and_a_stopping_rule(tmp_path: Path) -> None:
     assert found["evaluated_configs"] < found["search_space_size"]
 
 
+@pytest.mark.slow
+def test_shapes_are_tuned_with_features_of_the_compiled_configurations(tmp_path: Path) -> None:
+    found = tuned(
+        tmp_path / "run", "autotune.shapes=[{n: 256},{n: 1024}]", "autotune.features=[parameters,compiled]", "autotune.budget=6"
+    )
+
+    assert found["evaluated_configs"] == 6
+    assert all(shape["regret"] is not None for shape in found["shapes"])
+
+
 def test_a_recording_names_the_shapes(tmp_path: Path) -> None:
     launches = [{"grid": [4, 1, 1], "block": [256, 1, 1], "calls": 1, "total_ms": 1.0}]
     path = tmp_path / "recording.json"
@@ -82,6 +92,8 @@ def test_a_recording_names_the_shapes(tmp_path: Path) -> None:
         (["autotune.shapes=[{block: 4}]"], "block, a name of the shapes"),
         ([SHAPES, "autotune.budget=3"], "3 evaluations are too few for 3 shapes"),
         ([SHAPES, "autotune.model=classic"], "this setting is for the search of one shape"),
+        ([SHAPES, "autotune.objectives=[runtime_ms,vgpr]"], "several shapes are tuned for one objective"),
+        ([SHAPES, "autotune.objectives=[vgpr]", "autotune.prior=nowhere"], "earlier results are times"),
         ([SHAPES, "autotune.prior=nowhere"], "not the result of a search for shapes"),
         (["autotune.shapes={empty}"], "no launches of vector_add, so no shapes"),
         (["autotune.shapes=missing.yaml"], "cannot read the shapes"),

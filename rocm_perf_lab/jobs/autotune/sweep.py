@@ -17,6 +17,7 @@ from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
+from rocm_perf_lab.autotune.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
@@ -96,7 +97,7 @@ class Sweep:
         Raises:
             LabError: No configuration can run.
         """
-        if "compiled" not in self.lab.config.autotune.features or self.workload is not None:
+        if "compiled" not in self.lab.config.autotune.features:
             return self
         subject = kernel_subject(self.lab, self.space)
         return replace(self, space=subject.space, features=subject.features, discarded=subject.origin().discarded)
@@ -137,7 +138,9 @@ class Sweep:
         """Return a function from a seed, or None for the configured one, to a sampler."""
         config, workload = self.lab.config, self.workload
         if workload is not None:
-            return lambda _: workload.sampler()
+            space = self.space
+            assert isinstance(space, ShapedSpace)
+            return lambda _: workload.sampler(space, self.features)
         prior = configured_prior(config, self.space, goals)
         slack = self.lab.timing_errors.decisive.factor if self.lab.timing_errors is not None else 1.0
         made = partial(configured_sampler, config, self.space, prior=prior, features=self.features, slack=slack)
@@ -184,7 +187,8 @@ class Sweep:
         write_text(results, _results(study, tuned))
         tracker.log_artifact(results)
         if self.workload is not None:
-            report = WorkloadReport(lab, self.workload.space, origin, lab.config.kernel, self.workload.goals)
+            assert isinstance(self.space, ShapedSpace)
+            report = WorkloadReport(lab, self.space, origin, lab.config.kernel, self.workload.goals)
             found = report.document(study, stop_reason, {})
             report.write(found, tracker)
             return partial(report.answer, found)

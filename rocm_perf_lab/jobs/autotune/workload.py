@@ -15,6 +15,7 @@ from rocm_perf_lab.autotune.multitask_search import EarlierTask, MultiTaskSearch
 from rocm_perf_lab.autotune.prior import PriorError
 from rocm_perf_lab.autotune.recorded_shapes import is_recording, shapes_of_recording
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.shapes import SHAPE, ShapeError, read_shapes, shapes_of
 from rocm_perf_lab.autotune.shapes_document import NAME, ShapesDocument
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from optuna import Study
 
     from rocm_perf_lab.autotune.command import CommandObjective
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.autotune.trials import TrialRecord
@@ -146,29 +147,38 @@ class Workload:
         """Whether the fastest configurations of each shape are raced."""
         return self.goals is None or self.goals.is_time
 
-    def sampler(self) -> RegressionSampler:
+    def sampler(self, space: ShapedSpace, features: Column | None = None) -> RegressionSampler:
         """Return the sampler.
+
+        Args:
+            space: The joint space, without discarded configurations.
+            features: Further inputs of the model, one row per row of the space.
 
         Raises:
             LabError: Settings contradict each other, or earlier results are of another space.
         """
         settings = self.config.autotune
-        self._check()
+        self.check()
         strategy = MultiTaskSearch(
-            self.space,
+            space,
             seed=settings.seed,
             most=settings.configurations,
             budget=settings.budget,
             earlier=self._earlier(),
             start=self._joint[1],
             gpu=self.config.target.name,
+            features=features,
         )
-        return RegressionSampler(self.space, seed=settings.seed, strategy=strategy, goals=self.goals)
+        return RegressionSampler(space, seed=settings.seed, strategy=strategy, goals=self.goals)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Check that the settings are for several shapes.
+
+        Raises:
+            LabError: They are for one, or contradict each other.
+        """
         settings, shapes = self.config.autotune, self.space.shapes
         single = {
-            "autotune.features": "compiled" in settings.features,
             "autotune.sampler": settings.sampler is not None,
             "autotune.model": settings.model != "gaussian_process",
         }
@@ -233,9 +243,9 @@ class WorkloadSearch:
         Raises:
             LabError: Settings contradict each other, or every configuration fails.
         """
-        lab, settings, space = self.lab, self.lab.config.autotune, self.workload.space
-        sampler = self.workload.sampler()
-        subject = self.subject
+        self.workload.check()  # before anything is compiled
+        lab, settings, subject, space = self.lab, self.lab.config.autotune, self.subject, self._space
+        sampler = self.workload.sampler(space, subject.features)
         stop_when = stopping_rule(lab.config, sampler)
         storage = open_storage(settings.storage, directory=lab.output_dir)
         study = open_study(storage, settings.study or f"autotune-{subject.name}-shapes", space, sampler)
@@ -258,8 +268,15 @@ class WorkloadSearch:
         space = self.workload.space
         return command_subject(self.lab, space, self.command) if self.command else kernel_subject(self.lab, space)
 
+    @property
+    def _space(self) -> ShapedSpace:
+        """The joint space, without discarded configurations."""
+        space = self.subject.space
+        assert isinstance(space, ShapedSpace)
+        return space
+
     def _search(self, study: Study, tracker: RunTracker, stop_when: Improbable | None) -> float:
-        lab, settings, space = self.lab, self.lab.config.autotune, self.workload.space
+        lab, settings, space = self.lab, self.lab.config.autotune, self._space
         objective = WorkloadObjective(self.subject.objective)
         races: dict[str, RaceResult] = {}
         with lab.console.status("starting") as status:
@@ -289,7 +306,7 @@ class WorkloadSearch:
         """Race the fastest configurations of each shape; yield its label and the race."""
         if objective.deterministic or not self.workload.races:
             return
-        space, goals = self.workload.space, self.workload.goals
+        space, goals = self._space, self.workload.goals
         valid = within_limits(records(study, space), goals)
         for shape in space.shapes:
             own = [trial for trial in valid if trial.parameters[SHAPE] == shape.label]
