@@ -25,7 +25,7 @@ LINE_BYTES = 128
 LINE_ACCESS = np.dtype([("place", np.uint64), ("workgroup", np.uint32), ("time", np.uint32)])
 """struct rpl_line_access."""
 ALLOCATION_SHIFT, ALLOCATION_MASK = 32, 0x7FFF
-PRIVATE_ALLOCATION = 0x7FFF
+PRIVATE_ALLOCATION, NEW_ALLOCATION = 0x7FFF, 0x7FFE
 """Number of the allocation that stands for scratch."""
 CHANNEL_BITS_MAX = 8
 WINDOWS = 8
@@ -67,6 +67,8 @@ class FootprintRecord(ctypes.Structure):
         ("channel_masks", ctypes.c_uint64 * CHANNEL_BITS_MAX),
         ("windows", ctypes.c_void_p),
         ("counted", ctypes.c_void_p),
+        ("known", ctypes.c_void_p),
+        ("known_count", ctypes.c_uint64),
     )
 
 
@@ -77,7 +79,8 @@ class LineFootprint:
     `accesses` is (n_accesses) of :data:`LINE_ACCESS`, by workgroup, then by time, the number of earlier memory instructions of
     the wavefront. Those of workgroup `w` are `accesses[first[w]:first[w + 1]]`; `first` is (n_workgroups + 1).
     `memory_instructions` is (n_workgroups), that of the longest wavefront. `allocations` are (address, bytes) of the allocations
-    that the records number; scratch is :data:`PRIVATE_ALLOCATION`.
+    that the records number; scratch is :data:`PRIVATE_ALLOCATION`, memory that was allocated while the kernel ran
+    :data:`NEW_ALLOCATION`.
     """
 
     accesses: NDArray[np.void]
@@ -90,6 +93,15 @@ class LineFootprint:
     """Lines by channel in short parts of the launch, not sampled: (xcds, windows, channels)."""
     is_complete: bool = True
     """False if the host had too little memory."""
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return address and bytes of an allocation; one that was made while the kernel ran follows all others."""
+        if number < len(self.allocations):
+            return self.allocations[number]
+        places = self.accesses["place"]
+        lines = places[places >> np.uint64(ALLOCATION_SHIFT) & np.uint64(ALLOCATION_MASK) == number] & np.uint64(2**32 - 1)
+        end = max((address + nbytes for address, nbytes in self.allocations), default=0)
+        return end, (int(lines.max(initial=0)) + 1) * LINE_BYTES
 
 
 class FootprintRecorder:

@@ -18,13 +18,14 @@ from rocm_perf_lab.emulator.footprint import (
     ALLOCATION_MASK,
     ALLOCATION_SHIFT,
     LINE_BYTES,
+    NEW_ALLOCATION,
     PRIVATE_ALLOCATION,
     FootprintRecorder,
     LineFootprint,
 )
 from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.machine import EmulatedGpu
-from rocm_perf_lab.emulator.structures import AccessKind
+from rocm_perf_lab.emulator.structures import AccessKind, AllocationEntry
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 from tests.builders.waves import WaveBench
@@ -74,6 +75,31 @@ def lines_of(footprint: LineFootprint) -> list[int]:
 
 def field(footprint: LineFootprint, shift: int, bits: int) -> list[int]:
     return [int(place) >> shift & (1 << bits) - 1 for place in footprint.accesses["place"]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "numbers", "lines"),
+    [(-4096, [1, 1], [32, 33]), (64 * 128, [NEW_ALLOCATION, NEW_ALLOCATION], [0, 1])],
+    ids=["it was part of a larger one", "it is new"],
+)
+def test_allocations_are_numbered_as_at_the_start_of_a_kernel(begin: int, numbers: list[int], lines: list[int]) -> None:
+    bench = RecordingBench()
+    address = bench.buffer_x.address
+    known = (AllocationEntry * 2)()
+    known[0].begin, known[0].end = address - 8192, address - 4096
+    known[1].begin, known[1].end = address + begin, address + (1 << 20)
+    record = bench.recorder._records[0]
+    record.known, record.known_count = ctypes.addressof(known), 2
+
+    bench.access(LANE * np.uint64(4))
+
+    footprint = bench.footprint()
+    place = footprint.accesses["place"]
+    assert (place >> np.uint64(ALLOCATION_SHIFT) & np.uint64(ALLOCATION_MASK)).tolist() == numbers
+    assert (place & np.uint64(2**32 - 1)).tolist() == lines
+    if begin > 0:
+        end = max(sum(pair) for pair in footprint.allocations)
+        assert footprint.span(NEW_ALLOCATION) == (end, 2 * LINE_BYTES)
 
 
 def test_a_contiguous_load_accesses_each_line_once() -> None:

@@ -253,11 +253,30 @@ static void record_access(struct rpl_wave *w, uint64_t allocation, int access, i
   if (++w->memory_instructions > *longest) *longest = w->memory_instructions;
 }
 
+// Index of the allocation of the last hit, and in `base` the address from which its lines are counted. While a kernel runs, the
+// registry may be replaced by one with new allocations, in which the others have other indices.
+static uint64_t numbered(const struct rpl_machine *m, uint64_t low, uint64_t *base) {
+  const struct rpl_footprint *f = m->footprint;
+  const struct rpl_allocation *hit = &m->allocations[m->last_hit];
+  uint64_t number = m->last_hit;
+  if (f->known && f->known != m->allocations) {
+    uint64_t after = f->known_count;
+    number = 0;
+    while (number < after) {
+      uint64_t middle = (number + after) / 2;
+      if (f->known[middle].end <= low) number = middle + 1;
+      else after = middle;
+    }
+    if (number < f->known_count && f->known[number].begin <= low) hit = &f->known[number];
+    else number = RPL_NEW_ALLOCATION;
+  }
+  *base = hit->begin & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
+  return number < RPL_NEW_ALLOCATION ? number : RPL_NEW_ALLOCATION;
+}
+
 void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
                           uint64_t low, uint64_t high) {
-  const struct rpl_machine *m = w->machine;
-  uint64_t base = m->allocations[m->last_hit].begin & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
-  uint64_t allocation = m->last_hit < RPL_PRIVATE_ALLOCATION ? m->last_hit : RPL_PRIVATE_ALLOCATION - 1;
+  uint64_t base, allocation = numbered(w->machine, low, &base);
   record_access(w, allocation, access, scalar, lanes, address, width, base, low - base, high - base);
 }
 

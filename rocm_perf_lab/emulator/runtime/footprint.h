@@ -13,14 +13,14 @@ enum {
   RPL_PLACE_DWORDS = 58,
   RPL_MAX_SAMPLING_SHIFT = 10,
   // Scratch is recorded as one allocation of this number, in which each XCD has slots that its workgroups use in turn.
-  RPL_PRIVATE_ALLOCATION = 0x7fff, RPL_PRIVATE_SLOTS = 256,
+  RPL_PRIVATE_ALLOCATION = 0x7fff, RPL_NEW_ALLOCATION = 0x7ffe, RPL_PRIVATE_SLOTS = 256,
   // Windows in which all lines are counted by channel: eight memory instructions of the first 64 workgroups of an XCD, which run
   // at about the same time.
   RPL_WINDOW_INSTRUCTIONS = 8, RPL_WINDOWS = 8, RPL_WINDOW_GROUPS = 64, RPL_CHANNEL_BITS_MAX = 8, RPL_COUNTED_LINES = 4096,
 };
 
 // One instruction of a wavefront that accesses a sampled line. `place`: number of the line within its allocation (32 bits),
-// index of the allocation in the registry (15), accessed 32-byte sectors (4), enum rpl_access (2), scalar (1), wavefront in
+// index of the allocation in the registry (15; RPL_NEW_ALLOCATION: made later), accessed 32-byte sectors (4), enum rpl_access (2), scalar (1), wavefront in
 // its workgroup (4), accessed dwords less one (5). `time`: earlier memory instructions of the wavefront.
 struct rpl_line_access { uint64_t place; uint32_t workgroup, time; };
 
@@ -35,6 +35,8 @@ struct rpl_footprint {
   uint64_t channel_masks[RPL_CHANNEL_BITS_MAX];  // bit k of the number of a channel: parity of the address and mask k
   uint32_t *windows;              // [xcds][RPL_WINDOWS][channels]: lines, those of loads once per workgroup
   uint64_t *counted;              // [RPL_COUNTED_LINES]: lines that a workgroup loaded before, by a hash
+  const struct rpl_allocation *known;  // registry whose indices the records have, if another one may follow; NULL: the machine's
+  uint64_t known_count;
 };
 
 // Records an access whose lanes are in the allocation `machine->last_hit`; [low, high) is the range that they access.

@@ -176,12 +176,13 @@ def placed_allocations(footprint: LineFootprint, buffers: Sequence[tuple[int, in
     rank = {address: number for number, (address, _) in enumerate(buffers)}
     touched = np.unique(footprint.accesses["place"] >> np.uint64(ALLOCATION_SHIFT) & np.uint64(ALLOCATION_MASK)).tolist()
     known = [number for number in touched if number != PRIVATE_ALLOCATION]
-    order = sorted(known, key=lambda k: (rank.get(footprint.allocations[k][0], len(rank)), footprint.allocations[k][0]))
+    spans = {number: footprint.span(number) for number in known}
+    order = sorted(known, key=lambda k: (rank.get(spans[k][0], len(rank)), spans[k][0]))
     bases = np.zeros(ALLOCATION_MASK + 1, dtype=np.uint64)
     next_free = _PLACEMENT_BYTES
     for number in order:
         bases[number] = next_free
-        next_free += -(-(footprint.allocations[number][1] + LINE_BYTES) // _PLACEMENT_BYTES) * _PLACEMENT_BYTES
+        next_free += -(-(spans[number][1] + LINE_BYTES) // _PLACEMENT_BYTES) * _PLACEMENT_BYTES
     bases[PRIVATE_ALLOCATION] = next_free
     return bases
 

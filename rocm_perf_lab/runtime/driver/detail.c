@@ -24,7 +24,7 @@ static const uint64_t CHANNEL_MASKS[CHANNEL_BITS] = {0x81020409100, 0x1020408122
 struct drv_detail {
   uint64_t groups, sampled[SAMPLED_GROUPS], sampled_count;
   uint32_t waves_per_group, xcds, threads;
-  const struct drv_ranges *ranges;                   // of the caller
+  const struct drv_ranges *ranges;                   // at the start
   struct rpl_trace *traces;                          // [sampled_count][waves_per_group]
   struct rpl_workgroup_counts *counts;               // [groups]; NULL: the grid is too large
   struct rpl_footprint *footprints;                  // [threads]
@@ -103,6 +103,8 @@ static int allocate_footprints(struct drv_detail *d, const struct rpl_launch *la
     memcpy(f->channel_masks, CHANNEL_MASKS, sizeof CHANNEL_MASKS);
     f->windows = d->windows + thread * windows;
     f->counted = d->counted + (uint64_t)thread * RPL_COUNTED_LINES;
+    f->known = d->ranges->ranges;
+    f->known_count = d->ranges->count;
   }
   return 0;
 }
@@ -115,7 +117,7 @@ struct drv_detail *drv_detail_create(struct rpl_launch *launch, uint32_t xcds, c
   d->waves_per_group = (items + launch->wave_size - 1) / launch->wave_size;
   d->xcds = xcds ? xcds : 1;
   d->threads = threads;
-  d->ranges = ranges;
+  d->ranges = drv_ranges_keep(ranges);  // threads may renew theirs while the kernel runs
   choose(d);
   uint64_t waves = d->sampled_count * d->waves_per_group;
   d->traces = calloc(waves ? waves : 1, sizeof *d->traces);
@@ -147,6 +149,7 @@ void drv_detail_free(struct drv_detail *d) {
   free(d->memory_instructions);
   free(d->windows);
   free(d->counted);
+  drv_ranges_put(d->ranges);
   free(d);
 }
 

@@ -59,6 +59,7 @@ struct drv_ranges {
   struct rpl_allocation ranges[];
 };
 const struct drv_ranges *drv_ranges_get(uint32_t gpu /* index */);
+const struct drv_ranges *drv_ranges_keep(const struct drv_ranges *ranges);
 void drv_ranges_put(const struct drv_ranges *ranges);
 // Version of the newest snapshot, to see cheaply whether it changed.
 uint64_t drv_ranges_version(uint32_t gpu);

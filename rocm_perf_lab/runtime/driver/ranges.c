@@ -276,6 +276,12 @@ const struct drv_ranges *drv_ranges_get(uint32_t gpu) {
   return result;
 }
 
+// Adds a user.
+const struct drv_ranges *drv_ranges_keep(const struct drv_ranges *ranges) {
+  atomic_fetch_add(&((struct drv_ranges *)ranges)->users, 1);
+  return ranges;
+}
+
 void drv_ranges_put(const struct drv_ranges *ranges) {
   if (ranges)
     put((struct drv_ranges *)ranges);
