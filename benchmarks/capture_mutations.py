@@ -2,7 +2,8 @@
 
 Bits, sizes, exchanged files, links and documents of a packed capture are changed with a seeded generator; in half of the inputs
 the checksums are updated, so that they do not reveal the change. Allowed are an error message of the package, and a capture whose
-memory has the sizes and the SHA-256 of its manifest. Anything else is a failure, which is printed with its number.
+memory has the sizes and the SHA-256 of its manifest, which is then replayed on the emulator. Anything else is a failure, which is
+printed with its number.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.packing import pack_in_place
 from rocm_perf_lab.replay.reader import open_capture
+from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.target.catalog import load_target
 from tests.builders.captures import scale_capture
 
 if TYPE_CHECKING:
@@ -37,10 +42,15 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m benchmarks.capture_mutations", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--inputs", type=int, default=INPUTS)
-    options = parser.parse_args(arguments)
+    publisher = Publisher("capture_mutations", parser, arguments)
+    inputs = publisher.options.inputs
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-mutations-") as scratch:
-        refused, failures = mutate(packed_capture(Path(scratch)), options.inputs, Path(scratch))
-    print(f"{options.inputs} mutations: {refused} refused, {options.inputs - refused} without effect, {len(failures)} failures")
+        refused, failures = mutate(packed_capture(Path(scratch)), inputs, Path(scratch), accepted=_replay)
+    found = f"{refused:,} refused, {inputs - refused - len(failures)} opened and replayed, {len(failures)} failures"
+    figures = [
+        Figure("mutations", f"{inputs:,} mutations of a capture: bits, sizes, files, links, documents", found, "0 failures")
+    ]
+    publisher.publish_figures("mutations of captures", figures)
     for failure in failures:
         print(failure)
     sys.exit(bool(failures))
@@ -53,8 +63,10 @@ def packed_capture(directory: Path) -> Path:
     return capture
 
 
-def mutate(original: Path, inputs: int, scratch: Path, *, seed: int = 1) -> tuple[int, list[str]]:
-    """Open mutated copies of a capture; return the number of refused ones, and the failures."""
+def mutate(
+    original: Path, inputs: int, scratch: Path, *, seed: int = 1, accepted: Callable[[Path], None] = lambda _: None
+) -> tuple[int, list[str]]:
+    """Open mutated copies of a capture; return the number of refused ones, and the failures, also those of `accepted`."""
     refused, failures = 0, []
     for number in range(inputs):
         source = random.Random(f"{seed} {number}")
@@ -64,9 +76,12 @@ def mutate(original: Path, inputs: int, scratch: Path, *, seed: int = 1) -> tupl
         if source.random() < 0.5:
             _sign(directory)
         try:
-            _require_consistent(directory)
-        except LabError:
-            refused += 1
+            try:
+                _require_consistent(directory)
+            except LabError:
+                refused += 1
+            else:
+                accepted(directory)
         except Exception as error:  # noqa: BLE001 that is the failure looked for
             failures.append(f"input {number}, {mutation.__name__}: {type(error).__name__}: {error}")
         shutil.rmtree(directory)
@@ -85,6 +100,16 @@ def _require_consistent(directory: Path) -> None:
         assert image.size == region.size == listed["size"]
         assert hashlib.sha256(image.tobytes()).hexdigest() == listed["sha256"]
         assert capture.expected(region).size == region.size
+
+
+def _replay(directory: Path) -> None:
+    """Replay a capture in a new process; errors other than a failure of that process are allowed."""
+    try:
+        with ReplaySession(open_capture(directory), device="emulator", target=load_target("mi300x")) as session:
+            session.run(ReplayRequest(iterations=1, check=CheckRequest()))
+    except LabError as error:
+        if "the replay process ended" in error.what:
+            raise RuntimeError(str(error)) from error
 
 
 def _files(directory: Path) -> list[Path]:
