@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import optuna
     from hydra.core.override_parser.types import Override
@@ -54,11 +54,11 @@ class PlainSweep:
     storage: str | None = None
     study_name: str | None = None
 
-    def run(self, directory: Path) -> float:
+    def run(self, study: optuna.Study, directory: Path) -> float:
         """Search, write :data:`RESULTS`, and return the best value.
 
         Raises:
-            LabError: An override cannot be searched, or every job failed.
+            LabError: Every job failed.
         """
         import optuna
         import yaml
@@ -66,14 +66,7 @@ class PlainSweep:
         from rocm_perf_lab.core.errors import LabError
         from rocm_perf_lab.core.files import write_text
 
-        distributions = {override.get_key_element(): _distribution(override) for override in self.swept}
-        study = optuna.create_study(
-            storage=self.storage,
-            study_name=self.study_name or "sweep",
-            sampler=_sampler(distributions, self.seed),
-            direction="maximize" if self.maximise else "minimize",
-            load_if_exists=True,
-        )
+        distributions = self.distributions()
         done = 0
         while done < self._count(distributions):
             asked = _ask(study, distributions, min(self.jobs, self._count(distributions) - done))
@@ -99,6 +92,47 @@ class PlainSweep:
         write_text(directory / RESULTS, yaml.safe_dump(content, sort_keys=False))
         _log.info(f"best value {study.best_value:g} with {study.best_params}, {len(study.trials)} trials")
         return float(study.best_value)
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """Return the distribution of each key.
+
+        Raises:
+            LabError: A setting is not positive, or a range is empty or has no logarithm.
+        """
+        from rocm_perf_lab.core.errors import LabError
+
+        for name, value in (("n_trials", self.trials), ("n_jobs", self.jobs)):
+            if value is not None and value < 1:
+                raise LabError(f"{name} is {value}", where=f"hydra.sweeper.{name}", hint="use 1 or more")
+        found = {}
+        for override in self.swept:
+            try:
+                found[override.get_key_element()] = _distribution(override)
+            except ValueError as error:
+                hint = "for example interval(0.1,1); a logarithmic one begins above 0"
+                raise LabError(str(error), where=f"the override {override.input_line!r}", hint=hint) from error
+        return found
+
+    def study(self) -> optuna.Study:
+        """Return the new or continued study.
+
+        Raises:
+            LabError: As of :meth:`distributions`, or the storage cannot be used.
+        """
+        import optuna
+
+        from rocm_perf_lab.autotune.storage import open_storage, storage_errors
+
+        name, distributions = self.study_name or "sweep", self.distributions()
+        storage = open_storage(self.storage, directory=Path.cwd()) if self.storage is not None else None
+        with storage_errors(f"study {name}"):
+            return optuna.create_study(
+                storage=storage,
+                study_name=name,
+                sampler=_sampler(distributions, self.seed),
+                direction="maximize" if self.maximise else "minimize",
+                load_if_exists=True,
+            )
 
     def _count(self, distributions: dict[str, BaseDistribution]) -> int:
         most = self.trials if self.trials is not None else _TRIALS

@@ -149,14 +149,15 @@ class SpaceSweeper(Sweeper):
         if not swept:
             return self._enumerate(arguments)
         directory = Path(str(self.config.hydra.sweep.dir)).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, directory / "multirun.yaml")
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=self.hydra_context, task_function=self._task, config=self.config
         )
         fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
         plain = PlainSweep(swept, fixed, launcher, maximise=self._direction == _DIRECTIONS[1], **self._plain)
-        return plain.run(directory)
+        study = plain.study()
+        directory.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, directory / "multirun.yaml")
+        return plain.run(study, directory)
 
     def _enumerate(self, arguments: list[str]) -> Any:
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper

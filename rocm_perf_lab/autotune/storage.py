@@ -157,7 +157,7 @@ def storage_errors(where: str) -> Iterator[None]:
         raise StorageError(
             f"the storage of the study cannot be used: {_without_password(text)}",
             where=_without_password(where),
-            hint=f"check autotune.storage: {_FORMS}",
+            hint=f"check the URL of the storage: {_FORMS}",
         ) from error
 
 

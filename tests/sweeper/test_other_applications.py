@@ -71,11 +71,22 @@ def test_all_combinations_are_run_if_they_are_few(application: Application) -> N
     assert (found["best_value"], found["trials"]) == (-1.5, 3)
 
 
-def test_an_error_is_a_message_without_a_traceback(application: Application) -> None:
-    refused = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", "x=1,2", "hydra.sweeper.direction=up")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["hydra.sweeper.direction=up"], "unknown direction 'up'"),
+        (["hydra.sweeper.n_trials=0"], "n_trials is 0"),
+        (["hydra.sweeper.n_jobs=0"], "n_jobs is 0"),
+        (["hydra.sweeper.storage=nonsense"], "invalid storage URL: 'nonsense'"),
+        (["rate=tag(log,interval(0,1))"], "the override 'rate=tag(log,interval(0,1))'"),
+        (["rate=interval(1,0)"], "the override 'rate=interval(1,0)'"),
+    ],
+)
+def test_an_error_is_a_message_without_a_traceback(words: list[str], message: str, application: Application) -> None:
+    refused = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", "x=1,2", *words)
 
     assert refused.returncode == 1
-    assert "unknown direction 'up'" in refused.stderr and "Traceback" not in refused.stderr
+    assert message in refused.stderr and "Traceback" not in refused.stderr
     assert not (application.directory / "multirun").exists()
 
 
