@@ -46,7 +46,8 @@ static hipError_t release(void *pointer, int is_host) {
   struct hip_memory block;
   if (!pointer) return hipSuccess;
   if (!hip_memory_find(pointer, &block) || block.address != (uint64_t)pointer || block.is_symbol) return hipErrorInvalidValue;
-  if (block.kind == HIP_MEMORY_INTERNAL || block.kind == HIP_MEMORY_VIRTUAL || block.kind == HIP_MEMORY_IPC) return hipErrorInvalidValue;
+  if (block.kind == HIP_MEMORY_INTERNAL || block.kind == HIP_MEMORY_VIRTUAL) return hipErrorInvalidValue;
+  if (block.kind == HIP_MEMORY_IPC && !(block.flags & HIP_MEMORY_OF_OTHER_POOL)) return hipErrorInvalidValue;
   if (block.kind == HIP_MEMORY_REGISTERED || (is_host && block.kind != HIP_MEMORY_HOST)) return hipErrorInvalidValue;
   for (int i = 0; i < hip_device_count(); i++)
     if (block.kind != HIP_MEMORY_DEVICE || block.device == hip_device_at(i)) hip_device_synchronize(hip_device_at(i));
@@ -378,28 +379,57 @@ struct memory_handle { uint32_t share[4], magic, device; uint64_t bytes, offset;
 enum { MAGIC = 0x52504c4d };
 _Static_assert(sizeof(struct memory_handle) <= sizeof(hipIpcMemHandle_t), "a handle holds the identity of a block");
 
-HIP_API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *pointer) {
-  HIP_ENTER();
+_Static_assert(sizeof(struct memory_handle) <= sizeof(hipMemPoolPtrExportData), "so do the data about memory of a pool");
+
+// Writes the identity of a block of device memory, which is one of a pool or not, to `bytes` bytes at `handle`.
+static hipError_t export_block(const void *pointer, int is_of_pool, void *handle, size_t bytes) {
   struct hip_memory block;
-  if (!handle || !pointer || !hip_memory_find(pointer, &block) || block.kind != HIP_MEMORY_DEVICE || block.is_symbol)
-    HIP_RETURN(hipErrorInvalidValue);
+  if (!handle || !pointer || !hip_memory_find(pointer, &block) || block.kind != HIP_MEMORY_DEVICE || block.is_symbol || (is_of_pool && !block.pool))
+    return hipErrorInvalidValue;
   struct memory_handle content = {.magic = MAGIC, .device = block.device->gpu_id, .bytes = block.size,
                                   .offset = (uint64_t)pointer - block.address};
   hipError_t error = hip_memory_share(&block, content.share);
-  memset(handle, 0, sizeof *handle);
+  memset(handle, 0, bytes);
   memcpy(handle, &content, sizeof content);
-  HIP_RETURN(error);
+  return error;
+}
+
+static hipError_t import_block(const void *handle, struct hip_device *device, void **result) {
+  struct memory_handle content;
+  struct hip_memory block;
+  memcpy(&content, handle, sizeof content);
+  if (!result || content.magic != MAGIC) return hipErrorInvalidValue;
+  if (hip_memory_is_own_share(content.share)) return hipErrorInvalidContext;
+  HIP_TRY(hip_memory_open_shared(content.share, device, content.bytes, &block));
+  *result = (void *)(block.address + content.offset);
+  return hipSuccess;
+}
+
+static void belongs_to_other_pool(struct hip_memory *block, const void *data) {
+  (void)data;
+  block->flags |= HIP_MEMORY_OF_OTHER_POOL;
+}
+
+HIP_API hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *pointer) {
+  HIP_ENTER();
+  HIP_RETURN(export_block(pointer, 0, handle, sizeof *handle));
 }
 
 HIP_API hipError_t hipIpcOpenMemHandle(void **result, hipIpcMemHandle_t handle, unsigned flags) {
   HIP_ENTER();
-  struct memory_handle content;
-  struct hip_memory block;
-  memcpy(&content, &handle, sizeof content);
-  if (!result || flags != hipIpcMemLazyEnablePeerAccess || content.magic != MAGIC) HIP_RETURN(hipErrorInvalidValue);
-  if (hip_memory_is_own_share(content.share)) HIP_RETURN(hipErrorInvalidContext);
-  hipError_t error = hip_memory_open_shared(content.share, hip_current_device(), content.bytes, &block);
-  if (error == hipSuccess) *result = (void *)(block.address + content.offset);
+  HIP_RETURN(flags == hipIpcMemLazyEnablePeerAccess ? import_block(&handle, hip_current_device(), result) : hipErrorInvalidValue);
+}
+
+HIP_API hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *data, void *pointer) {
+  HIP_ENTER();
+  HIP_RETURN(export_block(pointer, 1, data, sizeof *data));
+}
+
+HIP_API hipError_t hipMemPoolImportPointer(void **result, hipMemPool_t pool, hipMemPoolPtrExportData *data) {
+  HIP_ENTER();
+  struct hip_device *device = hip_pool_device(pool);
+  hipError_t error = device && data ? import_block(data, device, result) : hipErrorInvalidValue;
+  if (error == hipSuccess) hip_memory_update((uint64_t)*result, belongs_to_other_pool, NULL);
   HIP_RETURN(error);
 }
 

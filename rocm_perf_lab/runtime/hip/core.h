@@ -120,6 +120,7 @@ void hip_virtual_forget(void);
 // ---- pools.c ----
 hipError_t hip_pool_execute_free(struct ihipStream_t *stream, const struct hip_stream_memory *memory);
 hipError_t hip_pool_free_now(const struct hip_memory *block);  // of a pool, which no work uses any more
+struct hip_device *hip_pool_device(const struct ihipMemPoolHandle_t *pool);  // NULL: there is no such pool
 int hip_pool_is_shared_with(const struct ihipMemPoolHandle_t *pool, const struct hip_device *device);
 void hip_pools_trim(struct hip_device *device);            // after synchronisation
 

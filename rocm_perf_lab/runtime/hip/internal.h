@@ -110,6 +110,7 @@ hipError_t hip_memory_allocate(struct hip_device *device, enum hip_memory_kind k
 hipError_t hip_memory_free(uint64_t address);              // no waiting: the caller synchronises
 // A flag of memory that holds a loaded module: hipDeviceReset() does not free it.
 #define HIP_MEMORY_OF_MODULE 0x40000000u
+#define HIP_MEMORY_OF_OTHER_POOL 0x20000000u   // opened by hipMemPoolImportPointer(), freed by hipFree()
 // Copies the description of the block that contains `address`; returns 0 if there is none (pageable memory of the host, or invalid).
 int hip_memory_find(const void *address, struct hip_memory *result);
 // Makes [address, address + bytes) of another block known as a block of its own kind (managed variables, module images): for pointer

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core.h"
 
@@ -53,6 +55,8 @@ static int is_pool(const struct ihipMemPoolHandle_t *pool) {
   pthread_mutex_unlock(&lock);
   return found != NULL;
 }
+
+struct hip_device *hip_pool_device(const struct ihipMemPoolHandle_t *pool) { return is_pool(pool) ? pool->device : NULL; }
 
 // ---- blocks ----
 
@@ -196,7 +200,8 @@ HIP_API hipError_t hipFreeAsync(void *pointer, hipStream_t handle) {
   HIP_ENTER();
   struct ihipStream_t *stream;
   struct hip_memory block;
-  if (!pointer || !hip_memory_find(pointer, &block) || block.address != (uint64_t)pointer || block.kind != HIP_MEMORY_DEVICE)
+  if (!pointer || !hip_memory_find(pointer, &block) || block.address != (uint64_t)pointer ||
+      (block.kind != HIP_MEMORY_DEVICE && !(block.flags & HIP_MEMORY_OF_OTHER_POOL)))
     HIP_RETURN(hipErrorInvalidValue);
   hipError_t error = hip_stream_of(handle, &stream);
   if (error != hipSuccess) HIP_RETURN(error);
@@ -236,6 +241,41 @@ HIP_API hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *p
   if (!hip_device_at(properties->location.id)) HIP_RETURN(hipErrorInvalidDevice);
   pthread_mutex_lock(&lock);
   *pool = create(hip_device_at(properties->location.id), 0);
+  pthread_mutex_unlock(&lock);
+  HIP_RETURN(*pool ? hipSuccess : hipErrorOutOfMemory);
+}
+
+// ---- pools of other processes: a file names the device; blocks are shared one by one ----
+
+struct shared_pool { uint32_t magic, device; };
+enum { POOL_MAGIC = 0x4c4f4f50 };
+
+HIP_API hipError_t hipMemPoolExportToShareableHandle(void *handle, hipMemPool_t pool, hipMemAllocationHandleType type, unsigned flags) {
+  HIP_ENTER();
+  if (!handle || !is_pool(pool) || type != hipMemHandleTypePosixFileDescriptor || flags) HIP_RETURN(hipErrorInvalidValue);
+  struct shared_pool content = {POOL_MAGIC, pool->device->gpu_id};
+  int file = memfd_create("pool", MFD_CLOEXEC);
+  if (file < 0 || pwrite(file, &content, sizeof content, 0) != (ssize_t)sizeof content) {
+    if (file >= 0) close(file);
+    HIP_RETURN(hipErrorOutOfMemory);
+  }
+  *(int *)handle = file;
+  return hipSuccess;
+}
+
+// The descriptor is an argument in the place of a pointer, as in CUDA.
+HIP_API hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *pool, void *handle, hipMemAllocationHandleType type, unsigned flags) {
+  HIP_ENTER();
+  struct shared_pool content;
+  if (!pool || type != hipMemHandleTypePosixFileDescriptor || flags) HIP_RETURN(hipErrorInvalidValue);
+  if (pread((int)(intptr_t)handle, &content, sizeof content, 0) != (ssize_t)sizeof content || content.magic != POOL_MAGIC)
+    HIP_RETURN(hipErrorInvalidValue);
+  struct hip_device *device = NULL;
+  for (int i = 0; i < hip_device_count() && !device; i++)
+    if (hip_device_at(i)->gpu_id == content.device) device = hip_device_at(i);
+  if (!device) HIP_RETURN(hipErrorInvalidDevice);
+  pthread_mutex_lock(&lock);
+  *pool = create(device, 0);
   pthread_mutex_unlock(&lock);
   HIP_RETURN(*pool ? hipSuccess : hipErrorOutOfMemory);
 }
