@@ -16,6 +16,9 @@ struct drv_allocation {
 // The allocation whose memory or red zone contains `address`, a live one first. Returns whether there is one.
 int drv_allocation_at(uint64_t address, struct drv_allocation *found);
 
+// Whether the host may not use the memory of a found allocation: it was freed. Memory that is registered no more is still the host's.
+static inline int drv_allocation_is_stale(const struct drv_allocation *a) { return a->is_freed && a->kind != RPL_REGISTERED_MEMORY; }
+
 // ---- for the HIP calls ----
 void drv_allocation_add(const struct drv_allocation *allocation);
 // Marks the allocation that begins at `address` as freed. Returns whether it was live.

@@ -35,6 +35,7 @@ static void check_side(const struct copy *c, uint64_t address, uint64_t bytes, i
   struct drv_allocation a;
   if (!bytes || !address || !drv_allocation_at(address, &a)) return;
   const char *does = writes ? "writes" : "reads";
+  if (a.is_freed && !drv_allocation_is_stale(&a)) return;
   if (a.is_freed) {
     drv_hip_report(RPL_ON_HOST, "use_after_free", (uint64_t[3]){c->site, a.freed_site, a.site},
                    "%s at {0} %s memory that was freed at {1} (%llu bytes allocated at {2})", c->name, does, (unsigned long long)a.bytes);

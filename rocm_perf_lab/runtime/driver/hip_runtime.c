@@ -38,7 +38,7 @@ void rpl_driver_node_accesses(uint64_t address, uint64_t bytes, uint64_t rows, u
   struct drv_extent extent = {address, bytes, rows, pitch, writes};
   struct drv_allocation a;
   uint64_t site = drv_order_current_site();
-  if (drv_allocation_at(address, &a) && a.is_freed)
+  if (drv_allocation_at(address, &a) && drv_allocation_is_stale(&a))
     drv_hip_report(RPL_ON_HOST, "use_after_free", (uint64_t[3]){site, a.freed_site, a.site},
                    "a node of the graph launched at {0} %s memory that was freed at {1} (%llu bytes allocated at {2})", writes ? "writes" : "reads",
                    (unsigned long long)a.bytes);

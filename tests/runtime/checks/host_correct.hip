@@ -370,6 +370,21 @@ static void any_direction() {
   HIP(hipHostFree(host));
 }
 
+// Memory that is no longer registered is still the host's, for any use.
+static void registered_no_more() {
+  int *p = device();
+  std::vector<int> plain(N, 5);
+  HIP(hipHostRegister(plain.data(), N * sizeof(int), 0));
+  HIP(hipMemcpy(p, plain.data(), N * sizeof(int), hipMemcpyHostToDevice));
+  HIP(hipHostUnregister(plain.data()));
+  plain[7] = 6;
+  HIP(hipMemcpy(p, plain.data(), N * sizeof(int), hipMemcpyHostToDevice));
+  increment<<<N / 256, 256>>>(p);
+  HIP(hipMemcpy(plain.data(), p, N * sizeof(int), hipMemcpyDeviceToHost));
+  REQUIRE(plain[7] == 7 && plain[8] == 6);
+  HIP(hipFree(p));
+}
+
 // Two streams copy the left and the right half of every row of a cuboid at the same time.
 static void halves_of_a_cuboid() {
   const size_t width = 64, height = 3, depth = 4;
@@ -409,7 +424,7 @@ int main(int argc, char **argv) {
       CASE(events_between_streams), CASE(flag_between_streams), CASE(flag_in_device_memory), CASE(host_polls), CASE(double_buffering),
       CASE(pool_reuse), CASE(freed_and_used_again), CASE(parts_in_two_streams), CASE(columns_in_two_streams), CASE(null_stream_order),
       CASE(callbacks), CASE(graphs), CASE(in_order_reuse), CASE(shared_counter), CASE(shared_input), CASE(threads), CASE(any_direction),
-      CASE(halves_of_a_cuboid), CASE(memory_of_a_graph)};
+      CASE(halves_of_a_cuboid), CASE(memory_of_a_graph), CASE(registered_no_more)};
   for (auto &c : cases) {
     bool chosen = argc == 1;
     for (int k = 1; k < argc; k++) chosen |= c.first == argv[k];
