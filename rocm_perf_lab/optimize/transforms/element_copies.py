@@ -185,13 +185,13 @@ class ElementCopies:
 
 def local_arrays(node: Node) -> set[str]:
     """Return the names of arrays that are declared in a node."""
-    return {
-        text_of(name)
-        for declarator in walk(node)
-        if declarator.type == "array_declarator"
-        for name in walk(declarator.child_by_field_name("declarator") or declarator)
-        if name.type == "identifier"
-    }
+    found = set()
+    for declarator in walk(node):
+        inner: Node | None = declarator if declarator.type == "array_declarator" else None
+        while inner is not None and inner.type != "identifier":
+            inner = inner.child_by_field_name("declarator") or next(iter(inner.named_children), None)
+        found |= {text_of(inner)} if inner is not None else set()
+    return found
 
 
 def _parts(node: Node) -> list[Node]:

@@ -20,6 +20,7 @@ from rocm_perf_lab.optimize.transforms.linear_indices import with_two_axes
 from rocm_perf_lab.optimize.transforms.matrix_products import matrix_product
 from rocm_perf_lab.optimize.transforms.rewriting import Edit
 from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, covering
+from rocm_perf_lab.optimize.transforms.untiled import without_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,6 +122,8 @@ class MatrixTiles:
         """Return one rewrite per tile."""
         found = self._product(unit)
         if isinstance(found, str):
+            if (untiled := without_tiles(unit, self._kernel)) is not None:
+                return self.propose(untiled)
             divided = with_two_axes(unit, self._kernel)
             return () if divided is None else self._with(divided[1]).propose(divided[0])
         product, instruction = found
