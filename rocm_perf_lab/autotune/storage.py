@@ -72,7 +72,7 @@ def dashboard_command(url: str | None, *, directory: Path) -> str:
     if where.startswith(_JOURNAL):
         return f"optuna-dashboard {shlex.quote(where.removeprefix(_JOURNAL))}"
     scheme, _, rest = where.partition("://")
-    return f"optuna-dashboard {shlex.quote(_without_password(f'{_DRIVERS.get(scheme, scheme)}://{rest}'))}"
+    return f"optuna-dashboard {shlex.quote(without_password(f'{_DRIVERS.get(scheme, scheme)}://{rest}'))}"
 
 
 def _database_at(url: str, *, is_file: bool) -> RDBStorage:
@@ -155,11 +155,12 @@ def storage_errors(where: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         text = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(error).__name__)
         raise StorageError(
-            f"the storage of the study cannot be used: {_without_password(text)}",
-            where=_without_password(where),
-            hint=f"check the URL of the storage: {_FORMS}",
+            f"the storage of the study cannot be used: {without_password(text)}",
+            where=without_password(where),
+            hint=f"check autotune.storage (in other applications hydra.sweeper.storage): {_FORMS}",
         ) from error
 
 
-def _without_password(text: str) -> str:
+def without_password(text: str) -> str:
+    """Return a text whose URLs have masked passwords."""
     return re.sub(r"(://[^:/@\s]*):[^@\s]+@", r"\1:***@", text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import optuna
 import pytest
 from mlflow import MlflowClient
 
@@ -146,6 +147,8 @@ def test_a_warm_start_measures_the_earlier_best_early(run: tuple[Path, Any], sto
     [
         ("nowhere.json.gz", "no earlier results found"),
         ("study:x", "names no storage"),
+        ("study:x@sqlite:///none.db", "no storage of studies found"),
+        ("study:x@sqlite:///some.db", "there is no study 'x'"),
         ("space.yaml", "cannot read the landscape"),
     ],
 )
@@ -154,11 +157,13 @@ def test_an_unreadable_prior_is_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "space.yaml").write_text(SPACE)
+    optuna.create_study(storage="sqlite:///some.db", study_name="other")
 
     words = ["job=autotune", "kernel=gemm_hip", "autotune.space=space.yaml", *SMALL, "tracking=none", f"autotune.prior='{prior}'"]
 
     assert run_lab(words) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "none.db").exists()
 
 
 @pytest.mark.parametrize("sampler", ["TPESampler", "RandomSampler"])

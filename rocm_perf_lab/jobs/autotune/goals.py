@@ -45,4 +45,6 @@ def configured_goals(config: LabConfig, space: Space | None = None) -> Goals | N
     )
     if len({goal.metric for goal in goals}) < len(goals):
         raise GoalError("an objective is given twice", where="autotune.objectives", hint="remove one")
-    return Goals(goals or (Goal(RUNTIME),), settings.limits, dict(config.kernel.params), space)
+    # The configured kernel has nothing to do with a command.
+    constants = {} if config.job.arguments.get("command") else dict(config.kernel.params)
+    return Goals(goals or (Goal(RUNTIME),), settings.limits, constants, space)

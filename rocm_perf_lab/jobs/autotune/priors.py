@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.landscape import load_landscape
 from rocm_perf_lab.autotune.prior import Prior, PriorError
 from rocm_perf_lab.autotune.sampler import as_times
-from rocm_perf_lab.autotune.storage import open_storage, storage_errors
+from rocm_perf_lab.autotune.storage import open_storage, storage_errors, without_password
 from rocm_perf_lab.autotune.trials import TrialRecord, records
 from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.tracking.store import read_artifact
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RESULT = "autotune.json"
 STUDY = "study.db"
-_MLFLOW, _STUDY = "mlflow:", "study:"
+_MLFLOW, _STUDY, _SQLITE = "mlflow:", "study:", "sqlite:///"
 _FORMS = "a landscape file, the directory of an autotune run, study:NAME@URL, or mlflow:RUN_ID"
 
 
@@ -78,8 +78,18 @@ def _of_study(space: Space, url: str, name: str | None, goals: Goals | None) -> 
     """Return the prior of a study by name; None: the only study of the storage."""
     import optuna
 
+    file = Path(url.removeprefix(_SQLITE).partition("?")[0]) if url.startswith(_SQLITE) else None
+    if file is not None and not file.is_file():
+        raise PriorError("no storage of studies found", where=str(file), hint=f"name {_FORMS}")
     with storage_errors(url):
-        study = optuna.load_study(study_name=name, storage=open_storage(url, directory=Path()))
+        storage = open_storage(url, directory=Path())
+        names = optuna.get_all_study_names(storage)
+        chosen = names[0] if name is None and len(names) == 1 else name
+        if chosen is None or chosen not in names:
+            found = ", ".join(names) or "none"
+            what = f"there is no study {name!r}" if name is not None else "the storage has not exactly one study"
+            raise PriorError(what, where=without_password(url), hint=f"studies there: {found}; write study:NAME@URL")
+        study = optuna.load_study(study_name=chosen, storage=storage)
         trials = records(study, space)
     return _prior(space, trials, f"study {study.study_name}", goals)
 
