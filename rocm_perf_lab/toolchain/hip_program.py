@@ -25,7 +25,7 @@ from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.device_modules import assembly_of_modules, objects_with_modules
 from rocm_perf_lab.toolchain.fat_binary import assembly_of_bundle, offload_bundle
 from rocm_perf_lab.toolchain.host_environment import HOST_TRIPLE, c_flags, call_zig, program_flags
-from rocm_perf_lab.toolchain.linked_files import is_linked_file, linked_digest, linked_files
+from rocm_perf_lab.toolchain.linked_files import gnu_cpp_library, is_linked_file, linked_digest, linked_files
 from rocm_perf_lab.toolchain.program_headers import explained
 from rocm_perf_lab.toolchain.program_options import OPTIMISATION, is_c, part_options
 from rocm_perf_lab.toolchain.recorded_commands import record_command
@@ -274,10 +274,11 @@ def _link(program: HipProgram, compiler: Compiler, parts: Sequence[_BuiltPart], 
         for file, own in zip(objects, sources, strict=True):
             file.write_bytes(_host(own))
         output = directory / "program"
+        gnu = gnu_cpp_library(program.arguments.linker)
         command = [
             *(*_LINKER, "-o", str(output), *map(str, objects)),
             *map(str, _device_code(program, compiler, sources, directory)),
-            *(*program.arguments.linker, str(library), f"-L{library.parent}"),
+            *(*program.arguments.linker, *([str(gnu)] if gnu else []), str(library), f"-L{library.parent}"),
             *("-Wl,--allow-shlib-undefined", "-lpthread", "-ldl", "-lm"),
         ]
         inputs = [*map(str, program.sources), *filter(is_linked_file, program.arguments.linker)]

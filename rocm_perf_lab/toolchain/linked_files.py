@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"[^-].*\.(?:o|obj|lo|a|so(?:\.\d+)*)")
 _DIRECTORY, _LIBRARY = "-L", "-l"
+_OF_GNU = re.compile(
+    rb"St7__cxx11|_ZSt4(?:cout|cerr|cin)\0|_ZNSt8ios_base4Init|_ZSt\d+__throw_|_ZSt18_Rb_tree|_ZNSo|_ZNSt6thread"
+)
+"""Names of GNU's C++ library in objects of g++: the compiler of the wheels has another library, with other names."""
+_GNU_LIBRARY = "libstdc++.so.6"
+_LIBRARY_DIRECTORIES = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib")
 
 
 def is_linked_file(word: str) -> bool:
@@ -35,6 +41,19 @@ def linked_digest(arguments: Sequence[str]) -> str:
             what = "the file to link does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
             raise CompileError(what, log="", where=str(file), hint="Check its path.") from error
     return digest.hexdigest()
+
+
+def gnu_cpp_library(arguments: Sequence[str], directories: Sequence[str] = _LIBRARY_DIRECTORIES) -> Path | None:
+    """Return the system's C++ library if objects or archives among the arguments were compiled with g++, and it exists.
+
+    Args:
+        arguments: Arguments of the linker.
+        directories: Directories of libraries.
+    """
+    objects = (file for file in linked_files(arguments) if ".so" not in file.name)
+    if not any(_OF_GNU.search(file.read_bytes()) for file in objects):
+        return None
+    return next((path for name in directories if (path := Path(name) / _GNU_LIBRARY).is_file()), None)
 
 
 def linked_files(arguments: Sequence[str]) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from rocm_perf_lab.toolchain.compiler_run import CompileError
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.device_modules import assembly_of_modules, objects_with_modules
 from rocm_perf_lab.toolchain.hip_translations import text_bundle
-from rocm_perf_lab.toolchain.linked_files import is_linked_file, linked_digest
+from rocm_perf_lab.toolchain.linked_files import gnu_cpp_library, is_linked_file, linked_digest
 
 KERNEL = """
 #include "sums.h"
@@ -156,6 +156,18 @@ def test_archives_are_searched_for_modules_of_device_code(tmp_path: Path) -> Non
     (tmp_path / "cut.a").write_bytes((tmp_path / "libsums.a").read_bytes()[:-200])
     with pytest.raises(CompileError, match="the file to link is damaged"):
         list(objects_with_modules(tmp_path / "cut.a"))
+
+
+def test_objects_of_gcc_are_linked_with_its_cpp_library(tmp_path: Path) -> None:
+    library = tmp_path / "libstdc++.so.6"
+    library.touch()
+    (tmp_path / "own.o").write_bytes(b"\0_ZNSt3__112basic_stringIcE\0_ZSt9terminatev\0")
+    (tmp_path / "gnu.o").write_bytes(b"\0_ZNSt7__cxx1112basic_stringIcE\0")
+    own, gnu = str(tmp_path / "own.o"), str(tmp_path / "gnu.o")
+
+    assert gnu_cpp_library([own, "-lstdc++"], [str(tmp_path)]) is None
+    assert gnu_cpp_library([own, gnu], ["/nonexistent", str(tmp_path)]) == library
+    assert gnu_cpp_library([gnu], ["/nonexistent"]) is None
 
 
 def test_text_of_several_parts_is_a_bundle_of_text() -> None:
