@@ -97,6 +97,7 @@ def test_a_sweep_tunes_several_shapes_together(place: SweepPlace) -> None:
     best = {shape["shape"]["n"]: (shape["best_parameters"], shape["best_ms"]) for shape in found["shapes"]}
     assert best == {512: ({"block": 64}, 193.0), 4096: ({"block": 256}, 1.0)}
     assert (place.directory / "swept" / "configurations.hpp").is_file()
+    assert not (place.directory / "swept" / "optimization_results.yaml").exists()  # no single best one
 
 
 def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:

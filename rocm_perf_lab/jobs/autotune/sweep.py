@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -18,6 +19,7 @@ from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.shaped_space import ShapedSpace
+from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
@@ -184,14 +186,14 @@ class Sweep:
             tuned = outcome(study, self.space, stop_reason, lab.config.target.timing_errors.decisive)
         tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
         origin, results = Origin.of_kernel(lab.config, identity, self.discarded), lab.output_dir / RESULTS
-        write_text(results, _results(study, tuned))
-        tracker.log_artifact(results)
         if self.workload is not None:
             assert isinstance(self.space, ShapedSpace)
             report = WorkloadReport(lab, self.space, origin, lab.config.kernel, self.workload.goals)
             found = report.document(study, stop_reason, {})
             report.write(found, tracker)
             return partial(report.answer, found)
+        write_text(results, _results(study, tuned))
+        tracker.log_artifact(results)
         path = write_result(lab, tracker, tuned, self.space, origin)
         return partial(self._answer, tuned, identity.time_word, path)
 
@@ -214,7 +216,8 @@ class _TrialPrinter:
     end: StoppingCondition
     nothing_better: Callable[[], bool]
     improbable: bool = False
-    best_ms: float | None = None
+    best_ms: dict[Any, float] = field(default_factory=dict)
+    """Shape, or None for a search of one -> its smallest time."""
     trials: int = 0
 
     def finished(self, task: Task, trial: TrialRecord) -> bool:
@@ -224,13 +227,15 @@ class _TrialPrinter:
         if trial.runtime_ms is None:
             said = f"[yellow]failed[/] {escape((trial.reason or '').splitlines()[0])}"
         else:
-            better = self.best_ms is None or trial.runtime_ms < self.best_ms
-            self.best_ms = trial.runtime_ms if better else self.best_ms
+            shape = trial.parameters.get(SHAPE)
+            better = trial.runtime_ms < self.best_ms.get(shape, math.inf)
+            self.best_ms[shape] = min(trial.runtime_ms, self.best_ms.get(shape, math.inf))
             word = trial.details.get("time_kind", "")
             said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
-        if self.best_ms is not None:
-            self.tracker.log_metrics({"runtime_us": self.best_ms * _US_PER_MS, "evaluations": float(self.trials)}, self.trials)
+        if self.best_ms:
+            total_us = sum(self.best_ms.values()) * _US_PER_MS
+            self.tracker.log_metrics({"runtime_us": total_us, "evaluations": float(self.trials)}, self.trials)
         self.improbable = self.improbable or self.nothing_better()
         return self.end.reached(trial) or self.improbable
 
