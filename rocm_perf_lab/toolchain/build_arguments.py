@@ -14,6 +14,8 @@ _LINKED = ("-l", "-L", "-Wl,", "-Xlinker", "-rdynamic", "-static", "-shared", "-
 _NO_PROGRAM = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--cuda-device-only", "--cuda-host-only")
 _CHOSEN = ("--offload-arch=", "--amdgpu-target=", "--rocm-path=", "--hip-path=", "-target=", "--target=")
 """Options that follow from the emulated GPU and this installation."""
+_WITHOUT_EFFECT = ("-flto", "-fno-lto", "-foffload-lto", "--offload-new-driver", "--no-offload-new-driver", "--offload-compress")
+"""Options that change how parts are stored and optimised together, and no result."""
 _RELOCATABLE = "-fgpu-rdc"
 _OPENMP = ("-fopenmp", "-qopenmp", "-openmp")
 
@@ -52,7 +54,7 @@ class BuildArguments:
             _check(option[0], where)
             if option[0] in _OPENMP:
                 notes.append(f"{option[0]} is ignored: OpenMP regions run on one thread")
-            elif option[0].startswith(_CHOSEN) or option[0] == "-x":
+            elif option[0].startswith((*_CHOSEN, *_WITHOUT_EFFECT)) or option[0] == "-x":
                 continue
             elif option[0].startswith(_LINKED) or is_linked_file(option[0]):
                 linker += option

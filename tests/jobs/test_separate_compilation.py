@@ -250,6 +250,43 @@ target_link_libraries(app PRIVATE twice)
 add_executable(other other.cpp)
 target_link_libraries(other PRIVATE hip::device)
 """
+OLDER_CMAKE = """
+cmake_minimum_required(VERSION 3.10)
+project(app)
+find_package(HIP REQUIRED)
+hip_add_executable(app main.cpp HIPCC_OPTIONS -DVALUE=42 CLANG_OPTIONS NVCC_OPTIONS -lineinfo)
+add_executable(mixed host.cpp)
+hip_add_library(kernels STATIC more.hip)
+target_link_libraries(mixed kernels)
+set_target_properties(mixed PROPERTIES LINKER_LANGUAGE HIP)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has a GPU")
+@pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("g++") is None, reason="CMake or g++ is not installed")
+def test_projects_with_g_plus_plus_use_the_macros_of_hip(tmp_path: Path) -> None:
+    program = f"__device__ int twice(int x) {{ return VALUE; }}\n{RELOCATABLE}".replace("extern", "")
+    (tmp_path / "main.cpp").write_text("#include <hip/hip_runtime.h>\n" + program)
+    (tmp_path / "more.hip").write_text(
+        KERNEL.replace("NAME", "sums").replace("VALUE", "3").replace("sums.h", "hip/hip_runtime.h")
+    )
+    (tmp_path / "host.cpp").write_text(
+        '#include <iostream>\n#include <string>\nextern "C" int sums();\n'
+        "int main() { std::cout << std::to_string(sums()) << std::endl; }\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(OLDER_CMAKE)
+    root = rocm_perf(tmp_path, "hipcc", "--print-root").stdout.strip()
+
+    for arguments in (
+        ("-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={root}", "-DCMAKE_CXX_COMPILER=g++"),
+        ("--build", "build"),
+    ):
+        done = subprocess.run(["cmake", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    assert rocm_perf(tmp_path, "run", "--", "build/app").stdout == "42\n"
+    assert rocm_perf(tmp_path, "run", "--", "build/mixed").stdout == "192\n"
 
 
 @pytest.mark.slow

@@ -22,6 +22,12 @@ def test_the_emulated_gpu_decides_about_the_architecture() -> None:
     )
 
 
+def test_options_about_the_storage_of_parts_have_no_effect() -> None:
+    found = BuildArguments.parse("-flto=auto -O3 --offload-new-driver -Wl,-O1")
+
+    assert (found.compiler, found.linker, found.notes) == (("-O3",), ("-Wl,-O1",), ())
+
+
 def test_openmp_is_ignored_with_a_note() -> None:
     found = BuildArguments.parse("-fopenmp -O1")
 
