@@ -15,7 +15,7 @@ from rocm_perf_lab.toolchain.compiler_run import CompileError
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.fat_binary import offload_bundle
-from rocm_perf_lab.toolchain.hip_program import HipProgram, build_program
+from rocm_perf_lab.toolchain.hip_program import HipProgram, build_objects, build_program
 
 _RUNTIME = """
 #include <stdio.h>
@@ -132,6 +132,33 @@ def test_a_missing_header_is_named_with_its_library(header: str, what: str, hint
     assert error.value.what.startswith(what)
     assert hint in (error.value.hint or "")
     assert (error.value.where or "").endswith("main.cu:1")
+
+
+ANNOTATED = """
+#include <hip/hip_runtime.h>
+#include <hip/hip_hcc.h>
+#include <hip/hip_profile.h>
+#include <rocprofiler-sdk-roctx/roctx.h>
+#include <roctracer/roctx.h>
+#include <roctx.h>
+int main() {
+  HIP_SCOPED_MARKER("all", "main");
+  roctx_range_id_t range = roctxRangeStart("range");
+  roctxRangePush("step");
+  roctxMark("mark");
+  roctxRangePop();
+  roctxRangeStop(range);
+}
+"""
+
+
+def test_annotations_of_programs_compile(tmp_path: Path) -> None:
+    (tmp_path / "main.hip").write_text(ANNOTATED)
+    program = HipProgram((tmp_path / "main.hip",), ("gfx942",), BuildArguments.parse("-Werror -Wall"))
+
+    (built,) = build_objects(program, tmp_path / "cache", with_device_code=False)
+
+    assert b"roctxRangeStartA" in built.content
 
 
 def test_a_missing_source_is_one_error(tmp_path: Path) -> None:

@@ -1,0 +1,3 @@
+// The older name of the extensions.
+#pragma once
+#include <hip/hip_ext.h>

@@ -1,0 +1,3 @@
+// The name of this header in the ROCprofiler SDK.
+#pragma once
+#include "../roctx.h"

@@ -1,0 +1,3 @@
+// The name of this header in ROCTracer.
+#pragma once
+#include "../roctx.h"
