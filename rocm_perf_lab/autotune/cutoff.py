@@ -42,6 +42,11 @@ class Cutoff:
         return max(self.at_least_s, self.factor * self._best_wall_s)
 
     @property
+    def is_first(self) -> bool:
+        """Whether nothing has run yet."""
+        return self._best_wall_s is None
+
+    @property
     def was_exceeded(self) -> bool:
         """Whether a measurement of the current configuration reached the limit."""
         return self.limit_s is not None and self._wall_s >= self.limit_s

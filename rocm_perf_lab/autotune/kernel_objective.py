@@ -143,7 +143,8 @@ class KernelObjective:
 
     def _limited_device(self) -> Device:
         limit_s = self.cutoff.limit_s
-        if limit_s is None or not isinstance(self.device, TimeLimitedDevice):
+        own = self.cutoff.is_first and not self.deterministic  # a GPU has a time limit of its own
+        if limit_s is None or own or not isinstance(self.device, TimeLimitedDevice):
             return self.device
         return self.device.with_time_limit(limit_s)
 

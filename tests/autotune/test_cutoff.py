@@ -88,6 +88,15 @@ def test_a_command_that_hangs_ends_at_the_limit_relative_to_the_best_one() -> No
     assert time.monotonic() - start < 100
 
 
+def test_a_command_that_hangs_first_ends_at_the_first_limit() -> None:
+    template = CommandTemplate.parse(f"{sys.executable} -c 'import time; time.sleep({{seconds}}); print(1.0)'", ["seconds"])
+    objective = CommandObjective(template, printed_time(r"([\d.]+)", "ms", 600), Gate(1, 0.1, 1), cutoff=Cutoff(first_s=1))
+
+    hangs = objective({"seconds": 300})
+
+    assert isinstance(hangs, Infeasible) and "takes more than 1 s" in hangs.reason
+
+
 @pytest.mark.slow
 def test_an_endless_kernel_ends_and_its_failure_is_not_cached(tmp_path: Path) -> None:
     (tmp_path / "count.hip").write_text(SOURCE)

@@ -178,7 +178,8 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Tuning
         gate,
         is_emulated,
         printed,
-        Cutoff(lab.config.autotune.cutoff, first_s=lab.config.autotune.first_cutoff_s),
+        # Before the first result, a longer --timeout is the limit.
+        Cutoff(lab.config.autotune.cutoff, first_s=max(lab.config.autotune.first_cutoff_s, settings.timeout_s)),
     )
     return TuningSubject(name, clock.meaning, objective, space, origin)
 
