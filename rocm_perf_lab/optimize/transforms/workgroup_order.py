@@ -1,0 +1,92 @@
+"""Another order of workgroups, so that neighbours share the L2 cache of one accelerator complex die (XCD).
+
+The hardware assigns workgroup i to XCD i modulo their number. With N workgroups on X dies, those of one die get consecutive
+numbers here: workgroup i computes what number (i % X) * (N / X) + min(i % X, N % X) + i / X had to compute. That is a permutation
+for every N, so that each workgroup of the original launch is computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.syntax_nodes import called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, newline
+from rocm_perf_lab.optimize.transforms.thread_indices import builtin_uses, hidden_index
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.target.model import Target
+
+_ORDERED = re.compile(r"\b(?:__threadfence\w*|volatile|asm|__hip_atomic_\w+|__builtin_nontemporal_\w+|cooperative_groups)\b")
+_ATOMIC = re.compile(r"(?:unsafe)?[aA]tomic\w+")
+_PREFIX = "xcd_"
+
+
+class XcdOrder:
+    """Gives each XCD consecutive workgroups.
+
+    Args:
+        kernel: Description.
+        target: GPU; one with a single XCD needs no other order.
+    """
+
+    name = "workgroup order"
+    addresses = frozenset({"memory_bandwidth_bound", "latency_bound", "balanced", "unknown"})
+
+    def __init__(self, *, kernel: KernelDescription, target: Target) -> None:
+        self._kernel = kernel
+        self._dies = target.xcds
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """Return one rewrite, unless the order of workgroups may matter."""
+        if self._obstacle(unit) is not None:
+            return ()
+        body = unit.kernel.child_by_field_name("body")
+        assert body is not None
+        edits = [
+            Edit(node.start_byte, node.end_byte, f"{_PREFIX}{text_of(node)[-1]}")
+            for node in walk(body)
+            if node.type == "field_expression" and re.fullmatch(r"blockIdx\s*\.\s*[xyz]", text_of(node))
+        ]
+        dies = self._dies
+        lines = (
+            f"const unsigned {_PREFIX}count = gridDim.x * gridDim.y * gridDim.z;",
+            f"const unsigned {_PREFIX}old = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);",
+            f"const unsigned {_PREFIX}die = {_PREFIX}old % {dies}, {_PREFIX}rest = {_PREFIX}count % {dies};",
+            f"const unsigned {_PREFIX}before = {_PREFIX}die < {_PREFIX}rest ? {_PREFIX}die : {_PREFIX}rest;",
+            f"const unsigned {_PREFIX}new = {_PREFIX}die * ({_PREFIX}count / {dies}) + {_PREFIX}before + {_PREFIX}old / {dies};",
+            f"const unsigned {_PREFIX}x = {_PREFIX}new % gridDim.x, {_PREFIX}y = {_PREFIX}new / gridDim.x % gridDim.y;",
+            f"const unsigned {_PREFIX}z = {_PREFIX}new / gridDim.x / gridDim.y;",
+            f"(void){_PREFIX}y, (void){_PREFIX}z;",
+        )
+        separator = newline(unit.content) + "  "
+        edits.append(Edit(body.start_byte + 1, body.start_byte + 1, separator + separator.join(lines)))
+        return (Rewrite(f"consecutive workgroups on each of {dies} XCDs", apply(unit.content, edits)),)
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Return why the order is kept."""
+        found = self._obstacle(unit)
+        return () if found is None else (Rejection(line_of(unit.kernel), found),)
+
+    def _obstacle(self, unit: SourceUnit) -> str | None:
+        if self._dies < 2:
+            return "the GPU has one XCD"
+        if self._kernel.cooperative:
+            return "its workgroups synchronise"
+        if (hidden := hidden_index(unit)) is not None:
+            return f"uses {hidden}"
+        if not any(use.startswith("blockIdx") for use in builtin_uses(unit.kernel)):
+            return "its workgroups have no number"
+        if f"{_PREFIX}count" in text_of(unit.kernel):
+            return "is already in this order"
+        for function in unit.functions():
+            if (found := _ORDERED.search(text_of(function))) is not None:
+                return f"uses {found[0]}"
+            for node in walk(function):
+                is_used = node.parent is None or node.parent.type != "expression_statement"
+                if node.type == "call_expression" and is_used and _ATOMIC.fullmatch(called_name(node)):
+                    return f"uses the result of {called_name(node)}"
+        return None
