@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.arch.registry import architecture_name
-from rocm_perf_lab.toolchain.compilers import ToolSearch
+from rocm_perf_lab.toolchain.compilers import MARK_OF_LAB, ToolSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +66,11 @@ class Machine:
         named = self.environment.get("ROCM_PATH")
         installed = sorted(self.root.glob("opt/rocm*"), key=lambda path: _numbers(path.name), reverse=True)
         installed.sort(key=lambda path: path.name != "rocm")
-        found = [path for path in (*([Path(named)] if named else []), *installed) if path.is_dir()]
+        found = [
+            path
+            for path in (*([Path(named)] if named else []), *installed)
+            if path.is_dir() and not (path / MARK_OF_LAB).exists()
+        ]
         return tuple({path.resolve(): path for path in reversed(found)}.values())[::-1]
 
     def text(self, path: str) -> str | None:

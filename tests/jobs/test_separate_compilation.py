@@ -135,7 +135,8 @@ def test_architectures_that_the_compiler_does_not_know_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "is_one"), [("--version", True), ("-v -print-targets", True), ("-v a.hip", False), ("-v a.o", False)]
+    ("words", "is_one"),
+    [("--version", True), ("-v -print-targets", True), ("-v a.hip", False), ("-v a.o", False), ("-### a.hip", True)],
 )
 def test_questions_about_the_compiler_are_no_compilations(words: str, is_one: bool) -> None:
     assert is_query(words.split()) is is_one
@@ -200,6 +201,8 @@ def test_code_objects_assembly_and_text_are_written(tmp_path: Path) -> None:
     hipcc("--offload-device-only", "-S")
     assert ".amdhsa_kernel fill" in (tmp_path / "module.s").read_text()
     assert "*out = 77;" in hipcc("-E", "--cuda-host-only")
+    before = set(tmp_path.iterdir())
+    assert hipcc("-fsyntax-only") == "" and set(tmp_path.iterdir()) == before
     assert hipcc("-MM", "-MT", "x.o") == "x.o: \\\n  module.hip\n"
     assert "v_mov_b32_e32 v1, 0x4d" in hipcc("-S", "-o", "-"), "both parts"
     hipcc("--cuda-device-only", "--no-gpu-bundle-output", "-c", "-emit-llvm", "-o", "module.bc")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rocm_perf_lab.device.machine import Machine
 from rocm_perf_lab.toolchain import compilers
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.compilers import CompilerNotFound, ToolSearch, find_compiler
@@ -57,6 +58,7 @@ def test_a_tree_of_the_lab_is_no_rocm(tmp_path: Path) -> None:
         find_compiler(search=search)
 
     assert search.rocm_root is None
+    assert Machine(root=tmp_path, environment={"ROCM_PATH": str(root)}).rocm_roots() == ()
 
 
 def test_rocms_hipcc_comes_first(tmp_path: Path) -> None:

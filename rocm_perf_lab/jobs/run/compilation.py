@@ -34,11 +34,13 @@ _NATIVE = "native"
 _OPENMP = "-openmp"
 _TEXTS = ("-E", "-S", "-emit-llvm")
 _RULES = ("-M", "-MM")
+_CHECK = "-fsyntax-only"
 _DEVICE_ONLY = ("--genco", "--cuda-device-only", "--offload-device-only")
 _HOST_ONLY = ("--cuda-host-only", "--offload-host-only")
 _NO_BUNDLE = "--no-gpu-bundle-output"
 _WITHOUT_EFFECT = ("-pipe", "--hip-link", "--gpu-bundle-output")
 _QUERIES, _PRINTS = ("--version", "-v", "-dumpversion", "-dumpmachine"), ("-print-", "--print-")
+_COMMANDS = "-###"
 _STANDARD_OUTPUT = Path("-")
 _DEFAULT_OUTPUT = "a.out"
 _WHERE = "rocm-perf hipcc"
@@ -56,7 +58,7 @@ class CompilationRequest:
     options: str
     """Other options of compiler and linker, quoted for a shell, with the names of objects and archives."""
     kind: frozenset[str] = frozenset()
-    """Options for the kind of output: `-c`, `-S`, `-E`, `-M`, `-emit-llvm`; empty: a program."""
+    """Options for the kind of output: `-c`, `-S`, `-E`, `-M`, `-emit-llvm`, `-fsyntax-only`; empty: a program."""
     part: Literal["host", "device"] | None = None
     """The only part to compile; None: all parts."""
     is_bundled: bool = True
@@ -84,9 +86,9 @@ class CompilationRequest:
                 architectures += word.partition("=")[2].split(",")
             elif word.endswith(SOURCE_SUFFIXES) and not word.startswith("-"):
                 sources.append(Path(word))
-            elif word not in (_OBJECTS, *_TEXTS, *_RULES, *_DEVICE_ONLY, *_HOST_ONLY, _NO_BUNDLE, *_WITHOUT_EFFECT):
+            elif word not in (_OBJECTS, _CHECK, *_TEXTS, *_RULES, *_DEVICE_ONLY, *_HOST_ONLY, _NO_BUNDLE, *_WITHOUT_EFFECT):
                 options.append(word)
-        kind = frozenset(word for word in words if word in (_OBJECTS, *_TEXTS, *_RULES))
+        kind = frozenset(word for word in words if word in (_OBJECTS, _CHECK, *_TEXTS, *_RULES))
         part = _part(words)
         is_linked = not kind and part != "device"
         if not sources and not (is_linked and any(map(is_linked_file, options))):
@@ -150,7 +152,7 @@ def run_compilation(request: CompilationRequest) -> None:
     arguments = BuildArguments.parse(request.options, _WHERE)
     _report("".join(f"rocm-perf: {note}\n" for note in arguments.notes))
     program = HipProgram(request.sources, architectures, arguments)
-    if request.kind & {*_TEXTS, *_RULES}:
+    if request.kind & {_CHECK, *_TEXTS, *_RULES}:
         program.check()
         for source in request.sources:
             _translate(request, program, source)
@@ -161,7 +163,9 @@ def run_compilation(request: CompilationRequest) -> None:
 
 
 def is_query(arguments: Sequence[str]) -> bool:
-    """Return whether arguments of hipcc only ask about the compiler: `--version`, `-dumpmachine`, `-print-...`."""
+    """Return whether arguments of hipcc only ask about the compiler: `--version`, `-dumpmachine`, `-print-...`, `-###`."""
+    if _COMMANDS in arguments:
+        return True
     asks = any(word in _QUERIES or word.startswith(_PRINTS) for word in arguments)
     return asks and not any(word.endswith(SOURCE_SUFFIXES) or is_linked_file(word) for word in arguments)
 
@@ -181,12 +185,16 @@ def _write_device_code(request: CompilationRequest, program: HipProgram) -> None
 
 def _translate(request: CompilationRequest, program: HipProgram, source: Path) -> None:
     """Write the text of a source, all parts as a bundle; preprocessed text without -o goes to standard output."""
-    is_preprocessed = not request.kind & {*_TEXTS} or "-E" in request.kind
-    options = ("-E",) if is_preprocessed else tuple(sorted(request.kind))
+    is_checked = _CHECK in request.kind
+    is_preprocessed = not request.kind & {_CHECK, *_TEXTS} or "-E" in request.kind
+    options = ("-E",) if is_preprocessed else ("-S",) if is_checked else tuple(sorted(request.kind))
     parts: tuple[str | None, ...] = () if request.part == "device" else (None,)
     if request.part != "host" and not is_c(source) and not request.kind & {*_RULES}:
         parts = (*program.architectures, *parts)
     built = {part: translate(program, source, part, options, cache_dir()) for part in parts}
+    if is_checked:
+        _report("".join(each.warnings for each in built.values()))
+        return
     if len(built) > 1 and not {"-E", "-S"} & set(options):
         raise LabError("LLVM bitcode of several parts cannot be one file", where=_WHERE, hint="add --offload-device-only")
     first = next(iter(built.values()))
