@@ -41,8 +41,15 @@ def require_loadable(code_object: CodeObject, target: Target) -> None:
         )
 
 
-def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
+def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Target, *, was_dispatched: bool = False) -> None:
     """Check workgroup size and LDS against the limits of the kernel and the GPU.
+
+    Args:
+        kernel: The kernel.
+        geometry: The launch.
+        target: The GPU.
+        was_dispatched: Whether an application dispatched the kernel in this geometry. HIP dispatches kernels of its own with
+            more work-items than their metadata states, which the hardware does not check.
 
     Raises:
         LaunchRefused: A limit is exceeded.
@@ -52,7 +59,8 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
             f"grid {geometry.grid} and block {geometry.block} must be at least 1 in every dimension",
             where=f"kernel {kernel.name}",
         )
-    limit = min(kernel.max_flat_workgroup_size or target.max_workgroup_size, target.max_workgroup_size)
+    compiled = target.max_workgroup_size if was_dispatched else kernel.max_flat_workgroup_size
+    limit = min(compiled or target.max_workgroup_size, target.max_workgroup_size)
     if prod(geometry.block) > limit:
         raise LaunchRefused(
             f"a workgroup has {prod(geometry.block)} work-items, but the kernel was compiled for at most {limit}",

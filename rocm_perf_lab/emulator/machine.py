@@ -201,6 +201,7 @@ class EmulatedGpu:
         kernarg_address: int | None = None,
         scratch_bytes: int = 0,
         source_line: Callable[[int], str | None] | None = None,
+        was_dispatched: bool = False,
     ) -> PreparedLaunch:
         """Return a launch with a given kernarg segment, to be run once or several times; close it to free its memory.
 
@@ -212,12 +213,13 @@ class EmulatedGpu:
             kernarg_address: Address of the segment if it is in device memory already.
             scratch_bytes: Scratch per work-item if the dispatch requests more than the kernel.
             source_line: Returns the source line of an address of the code object, for messages.
+            was_dispatched: Whether an application dispatched the kernel in this geometry.
 
         Raises:
             LaunchRefused: The hardware cannot launch this geometry or LDS size.
         """
         kernel = loaded.kernel(symbol)
-        require_launchable(kernel, geometry, self._target)
+        require_launchable(kernel, geometry, self._target, was_dispatched=was_dispatched)
         translated = self._translator.translate(loaded, kernel)
         scratch_bytes = max(scratch_bytes, scratch_bytes_of(kernel))
         with ExitStack() as owned:

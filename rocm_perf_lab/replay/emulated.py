@@ -232,6 +232,7 @@ class EmulatedReplayer:
             kernarg.content,
             kernarg_address=self._kernarg_address(len(kernarg.content)),
             scratch_bytes=wanted.packet.private_segment_size,
+            was_dispatched=wanted.packet == self._capture.dispatch.packet,
         )
         image = _bytes_at(allocation.address, allocation.mapped_bytes).copy()
         return _LoadedCode(loaded, kernel, prepared, image, pages, kernarg.content, geometry)

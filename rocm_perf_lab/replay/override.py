@@ -89,7 +89,9 @@ def _geometry_problems(capture: Capture, geometry: ReplayGeometry, kernel: Kerne
     if required is not None and required != packet.workgroup_size:
         yield f"workgroup size: compiled for {required} only, but the dispatch has {packet.workgroup_size}"
     limit = kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
-    if prod(packet.workgroup_size) > limit:
+    captured_limit = capture.kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
+    # HIP dispatches kernels of its own with more work-items than their metadata states.
+    if limit < prod(packet.workgroup_size) and (limit < captured_limit or packet != capture.dispatch.packet):
         yield f"workgroup size: compiled for at most {limit} work-items, but the dispatch has {prod(packet.workgroup_size)}"
     dynamic, most = geometry.dynamic_lds_bytes, nearest_processor(architecture).workgroup_lds_bytes
     if kernel.lds_bytes + dynamic > most:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import os
 import struct
 from dataclasses import replace
@@ -263,6 +265,26 @@ def test_another_geometry_and_other_scalars_use_the_captured_memory(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_dispatch_with_more_work_items_than_the_metadata_states_is_replayed(tmp_path: Path) -> None:
+    """HIP does this with its own kernels."""
+    source = 'extern "C" __global__ void __launch_bounds__(32) in_place(float* x) { x[threadIdx.x] += 1; }'
+    path = compiled(tmp_path, source)
+    scene = Scene(read_code_object(Path(path).read_bytes()))
+    x = scene.buffer(np.zeros(64, dtype=np.float32))
+    directory = scene.capture(tmp_path / "c", "in_place", [x], block=32)
+    document = json.loads((directory / "dispatch.json").read_text())
+    document["packet"] |= {"workgroup_size": [64, 1, 1], "grid_size": [64, 1, 1]}
+    (directory / "dispatch.json").write_text(json.dumps(document))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    content = (directory / "dispatch.json").read_bytes()
+    manifest["files"]["dispatch.json"] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+    outcome = replay(directory, ReplayRequest(hsaco=path, read=((x.address, 256),)))
+
+    assert np.frombuffer(base64.b64decode(outcome.read[0]), np.float32).tolist() == [1] * 64
+
+
 def test_a_kernel_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])

@@ -22,6 +22,7 @@ LAUNCHES = {
     "cooperative": ("execution", "cooperative", "neighbours", 0),
     "printf": ("execution", "device_printf", "say", 0),
     "malloc": ("execution", "device_heap", "device_malloc", 0),
+    "kernel of HIP": ("capture_states", "chunks", "__amd_rocclr_copyBuffer", 0),
     "module": ("execution", "run_time_compiler", "add", 0),
 }
 
