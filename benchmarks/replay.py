@@ -105,6 +105,7 @@ def packing(nbytes: int, directory: Path | None) -> Iterator[Figure]:
                 piece[:, :8] = np.arange(len(piece), dtype=np.uint64).reshape(-1, 1).view(np.uint8) + np.uint8(number)
                 writer.write([piece.reshape(-1)])
             packs = [Path(scratch) / name for name in writer.finish()]
+            writer.close()
             for pack in packs:
                 with pack.open("rb") as file:
                     os.fdatasync(file.fileno())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,20 +49,21 @@ def pack_capture(source: Path, target: Path, *, near: Iterable[Path]) -> None:
     directory = CaptureDirectory(source)
     manifest = Manifest.model_validate_json(directory.content(MANIFEST_NAME))
     target.mkdir(_DIRECTORY_MODE)
-    packs = PackWriter(target, [pack for place in near for pack in sorted(place.glob(f"*/{PACKS_DIRECTORY}/*.pack"))])
     files: dict[str, FileEntry] = {}
     packed: dict[str, PackedEntry] = {}
-    for name, entry in manifest.files.items():
-        if not name.endswith(".bin") or "/" not in name or entry.size % PAGE_BYTES or not entry.size:
-            _place(target, name, directory.content(name), files)
-            continue
-        words = packs.write(directory.pieces(name, _PIECE))
-        if len(words) * PAGE_BYTES != entry.size * 8:
-            raise CaptureError(f"{name} has another size than the manifest states", where=str(source))
-        pages = f"{name.removesuffix('.bin')}.pages"
-        _place(target, pages, words, files)
-        packed[name] = PackedEntry(size=entry.size, sha256=entry.sha256, pages=pages)
-    names = packs.finish()
+    earlier = [pack for place in near for pack in sorted(place.glob(f"*/{PACKS_DIRECTORY}/*.pack"))]
+    with closing(PackWriter(target, earlier)) as packs:
+        for name, entry in manifest.files.items():
+            if not name.endswith(".bin") or "/" not in name or entry.size % PAGE_BYTES or not entry.size:
+                _place(target, name, directory.content(name), files)
+                continue
+            if directory.size(name) != entry.size:
+                raise CaptureError(f"{name} has another size than the manifest states", where=str(source))
+            words = packs.write(directory.pieces(name, _PIECE))
+            pages = f"{name.removesuffix('.bin')}.pages"
+            _place(target, pages, words, files)
+            packed[name] = PackedEntry(size=entry.size, sha256=entry.sha256, pages=pages)
+        names = packs.finish()
     own = CaptureDirectory(target)
     files |= {name: FileEntry(size=own.size(name), sha256=Path(name).stem) for name in names}
     files = dict(sorted(files.items()))

@@ -126,7 +126,7 @@ class PackWriter:
         for piece in pieces:
             pages = np.ascontiguousarray(piece).reshape(-1, PAGE_BYTES)
             places = np.full(len(pages), ZERO_PAGE, dtype="<u8")
-            content = memoryview(pages.reshape(-1))
+            content = pages.reshape(-1).data
             for number in np.flatnonzero(pages.view(np.uint64).any(axis=1)).tolist():
                 places[number] = self._place(content[number * PAGE_BYTES : (number + 1) * PAGE_BYTES])
             words.append(places)
@@ -136,8 +136,11 @@ class PackWriter:
         """Write the last pack; return the names of all packs, in the order of their numbers."""
         self._flush()
         self._wait(0)
-        self._writing.shutdown()
         return tuple(self._names)
+
+    def close(self) -> None:
+        """Wait until no pack is being written, also after an error."""
+        self._writing.shutdown()
 
     def _place(self, page: memoryview[int]) -> int:
         digest = hashlib.sha256(page).digest()
@@ -221,7 +224,7 @@ class _OpenPack:
     def __init__(self, number: int) -> None:
         self.number = number
         self.digests: list[bytes] = []
-        self._content = memoryview(np.empty(_PAGES_PER_PACK * PAGE_BYTES, dtype=np.uint8))
+        self._content = np.empty(_PAGES_PER_PACK * PAGE_BYTES, dtype=np.uint8).data
 
     def add(self, page: memoryview[int], digest: bytes) -> int:
         """Add a page; return its number in the pack."""
@@ -233,15 +236,18 @@ class _OpenPack:
     def write(self, directory: Path) -> str:
         """Write the pack to the disk; return the name of its file."""
         size = len(self.digests) * PAGE_BYTES
-        frames = [self._content[at : min(at + _FRAME_BYTES, size)] for at in range(0, size, _FRAME_BYTES)]
+        frames: list[bytes | bytearray | memoryview[int]] = [
+            self._content[at : min(at + _FRAME_BYTES, size)] for at in range(0, size, _FRAME_BYTES)
+        ]
         compressor = zstandard.ZstdCompressor(level=_LEVEL)
         parts = compressor.multi_compress_to_buffer(frames, threads=_THREADS)
         packed = [parts[number].tobytes() for number in range(len(frames))]
         ends = np.cumsum([len(frame) for frame in packed], dtype="<u8").tobytes()
         content = b"".join([_HEADER.pack(_MAGIC, len(self.digests), _PAGES_PER_FRAME), *self.digests, ends, *packed])
         hidden = directory / f".new-{self.number}"
-        with os.fdopen(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb", 0) as sink:
+        with os.fdopen(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb") as sink:
             sink.write(content)
+            sink.flush()
             os.fdatasync(sink.fileno())
         name = f"{hashlib.sha256(content).hexdigest()}.pack"
         hidden.replace(directory / name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from benchmarks.capture_mutations import mutate, packed_capture
 from rocm_perf_lab.replay.directory import CaptureDirectory
 from rocm_perf_lab.replay.errors import CaptureError
 from rocm_perf_lab.replay.format import PAGE_BYTES
-from rocm_perf_lab.replay.packing import pack_in_place
+from rocm_perf_lab.replay.packing import pack_capture, pack_in_place
 from rocm_perf_lab.replay.packs import PackReader, PackWriter
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from tests.builders.captures import scale_capture
@@ -91,6 +93,29 @@ def test_a_modified_pack_of_another_capture_is_not_shared(tmp_path: Path) -> Non
 
     assert capture_problems(first)[0] == f"packs/{pack.name} was modified: its SHA-256 does not match the manifest"
     assert capture_problems(second) == []
+
+
+def test_a_capture_that_cannot_be_packed_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    capture = scale_capture(tmp_path / "c", n=200_000)
+    monkeypatch.setattr(os, "fdatasync", full_disk)
+
+    pack_in_place(capture)
+
+    assert capture_problems(capture) == []
+    assert not (capture / "packs").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"c"}
+
+
+def test_a_shortened_capture_is_not_packed(tmp_path: Path) -> None:
+    capture = scale_capture(tmp_path / "c", n=5000)
+    region = next((capture / "memory").iterdir())
+    region.write_bytes(region.read_bytes()[:-1])
+
+    with pytest.raises(CaptureError, match=f"{region.name} has another size than the manifest states"):
+        pack_capture(capture, tmp_path / "packed", near=[])
 
 
 def test_a_damaged_page_map_with_a_new_checksum_is_reported(tmp_path: Path) -> None:
