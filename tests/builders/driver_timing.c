@@ -1,5 +1,6 @@
 // The parts of the emulated driver that timing.c, detail.c, estimates.c and records.c call, without a driver: one GPU, settings from
 // the test, and a callback instead of the service.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -36,7 +37,8 @@ struct drv_kernel *test_kernel(uint32_t id, uint32_t block_count) {
 const struct drv_settings *drv_settings(void) { return &settings; }
 const struct drv_gpu *drv_gpu_of_id(uint32_t gpu_id) { return gpu_id == RPL_FIRST_GPU_ID ? &settings.gpus[0] : NULL; }
 void drv_totals_add(uint64_t instructions, uint64_t nanoseconds) { (void)instructions, (void)nanoseconds; }
-void drv_say(const char *text) { fputs(text, stderr); }
+void drv_say(const char *text) { fprintf(stderr, "said: %s\n", text); }
+void drv_say_answer(char *text) { fprintf(stderr, "answered: %s", text); }
 uint64_t drv_nanoseconds(void) { return 1000; }
 // Device memory is everything above 4 GiB.
 int drv_memory_block(uint64_t address, struct drv_block_place *place) {

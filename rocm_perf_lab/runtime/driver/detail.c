@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "../../emulator/runtime/footprint.h"
+#include "execution.h"
 #include "service.h"
 
 enum {
@@ -241,7 +242,7 @@ int drv_detail_ask(struct drv_detail *d, const struct drv_kernel *kernel, const 
     kind = drv_service_ask(RPL_RECORD, message.parts, message.count, (void **)&answer, &bytes);
   }
   int failed = kind != RPL_DURATION_IS || bytes < sizeof *answer;
-  if (kind == RPL_REFUSED && bytes) drv_say((const char *)answer);
+  if (kind == RPL_REFUSED && bytes) drv_say_answer((char *)answer);
   if (!failed) {
     *duration_ns = answer->nanoseconds;
     *fixed_ns = answer->fixed_ns;

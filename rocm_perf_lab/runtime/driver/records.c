@@ -54,7 +54,7 @@ static void *room(uint64_t bytes) {
   if (records.is_broken) return NULL;
   if ((!records.window || records.used + bytes > records.bytes) && move_window(bytes)) {
     records.is_broken = 1;
-    drv_say("rocm-perf: the records of dispatches cannot be written: the session directory is full\n");
+    drv_say("the records of dispatches cannot be written: the session directory is full");
     return NULL;
   }
   return records.window + records.used;
