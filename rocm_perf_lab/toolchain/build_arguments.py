@@ -10,11 +10,22 @@ from rocm_perf_lab.toolchain.linked_files import is_linked_file
 
 _WITH_VALUE = ("-I", "-D", "-U", "-L", "-l", "-include", "-isystem", "-iquote", "-idirafter", "-Xclang", "-Xlinker", "-mllvm")
 """Options whose value may be the next word."""
-_LINKED = ("-l", "-L", "-Wl,", "-Xlinker", "-rdynamic", "-static", "-shared", "-pie", "-no-pie")
+_LINKED = ("-l", "-L", "-Wl,", "-Xlinker", "-rdynamic", "-static", "-shared", "--shared", "-pie", "-no-pie")
 _NO_PROGRAM = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--cuda-device-only", "--cuda-host-only")
-_CHOSEN = ("--offload-arch=", "--amdgpu-target=", "--rocm-path=", "--hip-path=", "-target=", "--target=")
+_CHOSEN = (
+    *("--offload-arch=", "--amdgpu-target=", "--rocm-path=", "--hip-path=", "-target=", "--target=", "--gcc-toolchain="),
+    *("--gcc-install-dir=", "--rocm-device-lib-path=", "--hip-device-lib-path=", "--hip-version="),
+)
 """Options that follow from the emulated GPU and this installation."""
-_WITHOUT_EFFECT = ("-flto", "-fno-lto", "-foffload-lto", "--offload-new-driver", "--no-offload-new-driver", "--offload-compress")
+_WITHOUT_EFFECT = (
+    "-flto",
+    "-fno-lto",
+    "-foffload-lto",
+    "--offload-new-driver",
+    "--no-offload-new-driver",
+    "--offload-compress",
+    "--hip-link",
+)
 """Options that change how parts are stored and optimised together, and no result."""
 _RELOCATABLE = "-fgpu-rdc"
 _OPENMP = ("-fopenmp", "-qopenmp", "-openmp")

@@ -23,9 +23,11 @@ def test_the_emulated_gpu_decides_about_the_architecture() -> None:
 
 
 def test_options_about_the_storage_of_parts_have_no_effect() -> None:
-    found = BuildArguments.parse("-flto=auto -O3 --offload-new-driver -Wl,-O1")
+    found = BuildArguments.parse(
+        "-flto=auto -O3 --offload-new-driver -Wl,-O1 --shared --hip-link --rocm-device-lib-path=/opt/rocm"
+    )
 
-    assert (found.compiler, found.linker, found.notes) == (("-O3",), ("-Wl,-O1",), ())
+    assert (found.compiler, found.linker, found.notes) == (("-O3",), ("-Wl,-O1", "--shared"), ())
 
 
 def test_openmp_is_ignored_with_a_note() -> None:
