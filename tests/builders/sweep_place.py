@@ -24,9 +24,10 @@ class Stand:
         self.kill, self.refuse, self.fail, self.hang, self.pause, self.meet = kill, refuse, fail, hang, pause, meet
 
     def run(self, lab):
-        block = lab.config.kernel.params["block"]
+        params = lab.config.kernel.params
+        block = params["block"]
         device = lab.config.device.arguments
-        told = {"block": block, "n": lab.config.kernel.params["n"], "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
+        told = {"block": block, "n": params["n"], "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
                 "threads": device.get("threads"), "display": lab.config.display}
         (lab.output_dir / "told.json").write_text(json.dumps(told))
         sweeps, waited = lab.output_dir.parents[1], time.monotonic()
