@@ -53,11 +53,12 @@ _MOST_ERROR_CHARACTERS = 4000
 def program_flags(compiler: Compiler, cache: Path) -> tuple[str, ...]:
     """Return the flags for the sources of a program, the same for their host and device parts."""
     flags = [flag for flag in compiler.hip_flags(cache) if not any(part in flag for part in _REPLACED)]
-    libraries = Path(compiler.command[0]).parent / "lib" / "libc" / "include"
+    libraries = Path(compiler.command[0]).parent / "lib"
     return (
         f"-isystem{_HOST_HEADERS / 'first'}",
         *flags,
-        *(f"-idirafter{libraries / name}" for name in _GLIBC_HEADERS),
+        *(f"-idirafter{libraries / 'libc' / 'include' / name}" for name in _GLIBC_HEADERS),
+        f"-idirafter{libraries / 'libcxxabi' / 'include'}",
         f"-idirafter{_HOST_HEADERS}",
         f"-idirafter{_HOST_HEADERS / 'hip'}",
         f"-D__GLIBC_MINOR__={_GLIBC_MINOR}",

@@ -152,6 +152,30 @@ int main() {
 """
 
 
+OF_GNU = """
+#include <bits/stdc++.h>
+#include <cxxabi.h>
+#include <hip/hip_runtime.h>
+using namespace std;
+__global__ void kernel(int* x) { *x = 1; }
+int main() {
+  map<string, vector<int>> words{{"a", {1, 2}}};
+  int status;
+  cout << words["a"].size() << abi::__cxa_demangle(typeid(words).name(), nullptr, nullptr, &status);
+}
+"""
+
+
+@pytest.mark.parametrize("standard", [11, 17, 20])
+def test_headers_of_gnu_are_found(standard: int, tmp_path: Path) -> None:
+    (tmp_path / "main.hip").write_text(OF_GNU)
+    program = HipProgram((tmp_path / "main.hip",), ("gfx942",), BuildArguments.parse(f"-std=c++{standard}"))
+
+    (built,) = build_objects(program, tmp_path / "cache", with_device_code=False)
+
+    assert b"__cxa_demangle" in built.content
+
+
 def test_annotations_of_programs_compile(tmp_path: Path) -> None:
     (tmp_path / "main.hip").write_text(ANNOTATED)
     program = HipProgram((tmp_path / "main.hip",), ("gfx942",), BuildArguments.parse("-Werror -Wall"))
