@@ -20,7 +20,7 @@ from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descr
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.transforms.element_copies import Axis, ElementCopies, indented, local_arrays
+from rocm_perf_lab.optimize.transforms.element_copies import ElementAxis, ElementCopies, indented, local_arrays
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.launch_shapes import independent_indices
 from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
@@ -150,7 +150,7 @@ class _Elements:
             grid[place] = covering(self.kernel, grid[place], size, size * elements)
             item = f"{index.cast}blockIdx.{axis} * {size * elements if apart else size} + threadIdx.{axis}"
             first, step = (item, size) if apart else (f"({item}) * {elements}", 1)
-            axes[axis] = Axis(index.name, index.node, elements, first, step)
+            axes[axis] = ElementAxis(index.name, index.node, elements, first, step)
         launch = self.launch.model_copy(update={"grid": tuple(grid), "block": block})
         text = with_launch(self.unit, launch, [self._edit(axes)])
         restricted = RestrictPointers().propose(parse_source(text.encode(), self.unit.entry))
@@ -158,7 +158,7 @@ class _Elements:
         shown = " x ".join(str(count) for count in counts.values())
         return Rewrite(f"{shown} elements per work-item, {where}", restricted[0].text if restricted else text)
 
-    def _edit(self, axes: dict[str, Axis]) -> Edit:
+    def _edit(self, axes: dict[str, ElementAxis]) -> Edit:
         """Return the edit of the body: elements together if all of them exist, else one after another."""
         before = [node for test in self.tests for node in test.before]
         copies = ElementCopies(self.unit, axes, [*before, *self.nodes])
@@ -181,7 +181,7 @@ class _Elements:
         assert body is not None
         return Edit(body.start_byte, body.end_byte, newline(self.unit.content).join(indented(lines)))
 
-    def _one_after_another(self, axes: dict[str, Axis]) -> list[str]:
+    def _one_after_another(self, axes: dict[str, ElementAxis]) -> list[str]:
         body = self.unit.kernel.child_by_field_name("body")
         assert body is not None
         known = {text_of(node) for node in walk(self.unit.root) if node.type == "identifier"}

@@ -35,7 +35,7 @@ Coordinates = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Axis:
+class ElementAxis:
     """Elements of a work-item along one axis of the launch.
 
     Args:
@@ -62,7 +62,7 @@ class ElementCopies:
         nodes: Statements of the kernel.
     """
 
-    def __init__(self, unit: SourceUnit, axes: Mapping[str, Axis], nodes: Sequence[Node]) -> None:
+    def __init__(self, unit: SourceUnit, axes: Mapping[str, ElementAxis], nodes: Sequence[Node]) -> None:
         self._unit = unit
         self._axes = dict(axes)
         self._locals = frozenset().union(*map(declared_in, nodes))
