@@ -46,6 +46,14 @@ _LIBCXX_SETTINGS = {
     "_LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS": "1",
 }
 """Settings with which `zig c++` builds libc++; headers and library have to agree."""
+_KEPT_BY_GNU = {
+    17: ("AUTO_PTR", "BINDERS", "RANDOM_SHUFFLE", "UNARY_BINARY_FUNCTION"),
+    20: (
+        *("BINDER_TYPEDEFS", "NEGATORS", "RAW_STORAGE_ITERATOR", "SHARED_PTR_UNIQUE", "TEMPORARY_BUFFER"),
+        *("TYPE_TRAITS", "UNCAUGHT_EXCEPTION"),
+    ),
+}
+"""Parts that a standard removed, and GNU's library, for which most programs were written, still has."""
 _ROCM_PATH = "--rocm-path="
 _MOST_ERROR_CHARACTERS = 4000
 
@@ -63,6 +71,7 @@ def program_flags(compiler: Compiler, cache: Path) -> tuple[str, ...]:
         f"-idirafter{_HOST_HEADERS / 'hip'}",
         f"-D__GLIBC_MINOR__={_GLIBC_MINOR}",
         *(f"-D{name}={value}" for name, value in _LIBCXX_SETTINGS.items()),
+        *(f"-D_LIBCPP_ENABLE_CXX{year}_REMOVED_{part}" for year, parts in _KEPT_BY_GNU.items() for part in parts),
         "-Wno-unknown-pragmas",
     )
 

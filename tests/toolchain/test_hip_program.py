@@ -158,7 +158,15 @@ OF_GNU = """
 #include <hip/hip_runtime.h>
 using namespace std;
 __global__ void kernel(int* x) { *x = 1; }
+struct Later : binary_function<int, int, bool> {
+  bool operator()(int a, int b) const { return a > b; }
+};
 int main() {
+  vector<int> numbers{1, 2, 3};
+  random_shuffle(numbers.begin(), numbers.end());
+  sort(numbers.begin(), numbers.end(), Later());
+  auto_ptr<int> owner(new int(count_if(numbers.begin(), numbers.end(), bind2nd(greater<int>(), 1))));
+  cout << *owner << uncaught_exception();
   map<string, vector<int>> words{{"a", {1, 2}}};
   int status;
   cout << words["a"].size() << abi::__cxa_demangle(typeid(words).name(), nullptr, nullptr, &status);
@@ -174,6 +182,27 @@ def test_headers_of_gnu_are_found(standard: int, tmp_path: Path) -> None:
     (built,) = build_objects(program, tmp_path / "cache", with_device_code=False)
 
     assert b"__cxa_demangle" in built.content
+
+
+WITHOUT_STANDARD_HEADERS = """
+#include <hip/hip_runtime.h>
+__global__ void kernel(int32_t* x) { assert(x); *x = INT_MAX; }
+int main() {
+  char text[8];
+  memset(text, 0, sizeof text);
+  assert(std::max(1, 2) == 2);
+  printf("%g %d\\n", fabs(-1.0) + std::numeric_limits<float>::max(), abs(-1));
+  exit(0);
+}
+"""
+
+
+def test_programs_may_rely_on_headers_that_rocm_6_includes(tmp_path: Path) -> None:
+    (tmp_path / "main.hip").write_text(WITHOUT_STANDARD_HEADERS)
+
+    (built,) = build_objects(HipProgram((tmp_path / "main.hip",), ("gfx942",)), tmp_path / "cache", with_device_code=False)
+
+    assert b"printf" in built.content
 
 
 def test_annotations_of_programs_compile(tmp_path: Path) -> None:
