@@ -45,6 +45,11 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def is_statement(expression: Node) -> bool:
+    """Return whether an expression is a whole statement, so that nothing uses its value."""
+    return expression.parent is not None and expression.parent.type == "expression_statement"
+
+
 def function_declarator(function: Node) -> Node:
     """Return the declarator of a function definition: name and parameters."""
     declarator = function.child_by_field_name("declarator")

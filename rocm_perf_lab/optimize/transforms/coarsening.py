@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor, launched
 from rocm_perf_lab.optimize.source_tree import parse_source
-from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, is_statement, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.element_copies import ElementAxis, ElementCopies, indented, local_arrays
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
@@ -27,11 +26,13 @@ from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
 from rocm_perf_lab.optimize.transforms.reductions import declared_in, is_pure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
-    apply,
+    apply_within,
     assigned_names,
     initialiser,
+    is_atomic,
     names_in,
     newline,
+    unused_name,
 )
 from rocm_perf_lab.optimize.transforms.thread_indices import (
     LaunchSizes,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.source_tree import SourceUnit
     from rocm_perf_lab.optimize.transforms.thread_indices import GlobalIndex
 
-_ATOMIC = re.compile(r"(?:unsafe)?[aA]tomic\w+|__hip_atomic_\w+")
 _UNSUPPORTED = re.compile(r"\b(?:__threadfence\w*|volatile|asm|static|extern|goto|__builtin_nontemporal_\w+)\b")
 _UNSUPPORTED_NODES = {"lambda_expression": "a lambda", "ERROR": "unknown syntax", "reference_declarator": "references"}
 _CONTROL = frozenset({"return", "goto", "for", "while", "do", "break", "continue", "switch"})
@@ -142,7 +142,7 @@ class _Elements:
             apart: Whether the elements have the distance of a workgroup; else they are consecutive.
         """
         block = LaunchSizes(self.kernel).block or (1, 1, 1)
-        grid = [str(expression) for expression in self.kernel.grid] + ["1"] * (3 - len(self.kernel.grid))
+        grid = LaunchSizes(self.kernel).grid
         axes = {}
         for axis, elements in counts.items():
             place, index = "xyz".index(axis), self.indices[axis]
@@ -160,6 +160,8 @@ class _Elements:
 
     def _edit(self, axes: dict[str, ElementAxis]) -> Edit:
         """Return the edit of the body: elements together if all of them exist, else one after another."""
+        body = self.unit.kernel.child_by_field_name("body")
+        assert body is not None
         before = [node for test in self.tests for node in test.before]
         copies = ElementCopies(self.unit, axes, [*before, *self.nodes])
         conditions = [
@@ -173,19 +175,14 @@ class _Elements:
             f"if ({' && '.join(dict.fromkeys(conditions))}) {{",
             *(line for node in self.nodes for line in copies.copies(node)),
             "} else {",
-            *self._one_after_another(axes),
+            *self._one_after_another(body, axes),
             "}",
             "}",
         ]
-        body = self.unit.kernel.child_by_field_name("body")
-        assert body is not None
         return Edit(body.start_byte, body.end_byte, newline(self.unit.content).join(indented(lines)))
 
-    def _one_after_another(self, axes: dict[str, ElementAxis]) -> list[str]:
-        body = self.unit.kernel.child_by_field_name("body")
-        assert body is not None
-        known = {text_of(node) for node in walk(self.unit.root) if node.type == "identifier"}
-        prefix = next(name for number in count() if not {(name := f"one{number or ''}_") + axis for axis in axes} & known)
+    def _one_after_another(self, body: Node, axes: dict[str, ElementAxis]) -> list[str]:
+        prefix = unused_name(self.unit, "one_")
         edits = [
             Edit(axis.initialiser.start_byte, axis.initialiser.end_byte, f"{axis.first} + {prefix}{name} * {axis.step}")
             for name, axis in axes.items()
@@ -193,7 +190,7 @@ class _Elements:
         returns = [node for test in self.tests if test.returns is not None for node in walk(test.returns)]
         edits += [Edit(node.start_byte, node.end_byte, "continue;") for node in returns if node.type == "return_statement"]
         start = body.start_byte + 1
-        text = apply(self.unit.content[start : body.end_byte - 1], [Edit(e.start - start, e.end - start, e.text) for e in edits])
+        text = apply_within(self.unit.content[start : body.end_byte - 1], start, edits)
         loops = [
             f"for (int {prefix}{name} = 0; {prefix}{name} < {axis.count}; ++{prefix}{name}) {{" for name, axis in axes.items()
         ]
@@ -255,5 +252,4 @@ def _unknown_call(unit: SourceUnit, call: Node) -> str | None:
     name = called_name(call)
     if is_pure_call(name) or any(node.type == "function_definition" for node in unit.reachable(call) if node != call):
         return None
-    is_statement = call.parent is not None and call.parent.type == "expression_statement"
-    return None if is_statement and _ATOMIC.fullmatch(name) is not None else name
+    return None if is_statement(call) and is_atomic(call) else name

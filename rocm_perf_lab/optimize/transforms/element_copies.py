@@ -14,9 +14,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.loops import loop_at
-from rocm_perf_lab.optimize.syntax_nodes import text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import is_statement, text_of, walk
 from rocm_perf_lab.optimize.transforms.reductions import declared_in
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, assigned_names, jumps_in, names_in
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply_within, assigned_names, jumps_in, names_in
 from rocm_perf_lab.optimize.transforms.thread_indices import statements
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class ElementCopies:
                 edits.append(Edit(inner.start_byte, inner.end_byte, self.name(text_of(inner), at)))
         pragma = loop_at(self._unit, node).pragma if node.type in _LOOPS else None
         start = node.start_byte if pragma is None else pragma[0]
-        content = self._unit.content[start : node.end_byte]
-        return apply(content, [Edit(e.start - start, e.end - start, e.text) for e in edits]).strip()
+        return apply_within(self._unit.content[start : node.end_byte], start, edits).strip()
 
     def _initial(self, name: str, at: Coordinates) -> str:
         """Return the index of an element; those after the first are sums, in which the compiler sees consecutive addresses."""
@@ -210,13 +209,11 @@ def _clauses(node: Node) -> list[Node]:
 def _only_assigns(node: Node) -> bool:
     """Return False for a node with an effect other than on variables: it stores to memory or calls a function for its effect."""
     if node.type == "call_expression":
-        return node.parent is None or node.parent.type != "expression_statement"
+        return not is_statement(node)
     if node.type not in _ASSIGNMENTS:
         return True
     target = node.child_by_field_name("left") or node.child_by_field_name("argument")
-    return not any(
-        part.type in ("subscript_expression", "pointer_expression", "field_expression") for part in walk(target or node)
-    )
+    return not any(part.type in _PLACES for part in walk(target or node))
 
 
 def indented(code: Sequence[str]) -> list[str]:

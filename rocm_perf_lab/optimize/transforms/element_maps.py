@@ -27,7 +27,7 @@ from rocm_perf_lab.optimize.transforms.reductions import declared_in, impure_cal
 from rocm_perf_lab.optimize.transforms.rewriting import (
     INDEX_TYPES,
     Edit,
-    apply,
+    apply_within,
     assigned_names,
     element_type,
     initialiser,
@@ -75,8 +75,7 @@ class BodyStatement:
 
     def with_edits(self, edits: list[Edit]) -> str:
         """Return the statement after edits with positions of the source."""
-        start = self.node.start_byte
-        text = apply(self.node.text or b"", [Edit(e.start - start, e.end - start, e.text) for e in edits])
+        text = apply_within(self.node.text or b"", self.node.start_byte, edits)
         return f"{self.prefix} {text};" if self.prefix else text
 
     def declared(self) -> set[str]:

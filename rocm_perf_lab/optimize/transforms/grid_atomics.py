@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.languages.source_launch import LaunchDescriptor, launch_descriptor
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
@@ -22,7 +22,7 @@ from rocm_perf_lab.optimize.transforms.memory_roots import root_of
 from rocm_perf_lab.optimize.transforms.reductions import declared_in, impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
-    apply,
+    apply_within,
     assigned_names,
     element_type,
     subscript_index,
@@ -218,7 +218,7 @@ class GridAtomics:
 
     def _target(self, unit: SourceUnit, call: Node) -> tuple[_Target, str | None] | str:
         given = [c for c in (call.child_by_field_name("arguments") or call).named_children if c.type != "comment"]
-        if call.parent is None or call.parent.type != "expression_statement" or len(given) != 2:
+        if not is_statement(call) or len(given) != 2:
             return "the result of an atomic is used"
         address, operation = given[0], _OPERATIONS[called_name(call)]
         base, index = _parts(address)
@@ -364,5 +364,5 @@ def _collecting(unit: SourceUnit, part: Node, plan: _Plan) -> str:
             )
         else:
             text = f"{called_name(call)}(&rpl_of_{target.base}[{index}], ({target.element})({text_of(given[1])}))"
-        edits.append(Edit(call.start_byte - part.start_byte, call.end_byte - part.start_byte, text))
-    return apply(unit.content[part.start_byte : part.end_byte], edits)
+        edits.append(Edit(call.start_byte, call.end_byte, text))
+    return apply_within(unit.content[part.start_byte : part.end_byte], part.start_byte, edits)

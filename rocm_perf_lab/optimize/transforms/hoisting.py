@@ -16,6 +16,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
     apply,
+    apply_within,
     assigned_names,
     calls_in,
     counted_loop,
@@ -30,6 +31,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     statements_with_pragma,
     subscript_index,
     substituted,
+    unused_name,
 )
 
 if TYPE_CHECKING:
@@ -114,14 +116,13 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
 def _edit(unit: SourceUnit, loop: CountedLoop, found: dict[str, tuple[str, bool]]) -> Edit:
     content, space = unit.content, indentation(unit.content, loop.node.start_byte)
     start, pragma = statements_with_pragma(unit, loop.node)
-    names = {text: _fresh(unit, number) for number, text in enumerate(found)}
-    shift = loop.node.start_byte
+    names = {text: unused_name(unit, f"kept_{number}") for number, text in enumerate(found)}
     edits = [
-        Edit(node.start_byte - shift, node.end_byte - shift, names[text_of(node)])
+        Edit(node.start_byte, node.end_byte, names[text_of(node)])
         for node in walk(loop.body)
         if node.type == "subscript_expression" and text_of(node) in names
     ]
-    changed = apply(content[loop.node.start_byte : loop.node.end_byte], edits)
+    changed = apply_within(content[loop.node.start_byte : loop.node.end_byte], loop.node.start_byte, edits)
     test = text_of(loop.node.child_by_field_name("condition"))
     lines = [
         f"if ({substituted(test, loop.index, f'({loop.start_text})')}) {{",
@@ -133,11 +134,3 @@ def _edit(unit: SourceUnit, loop: CountedLoop, found: dict[str, tuple[str, bool]
     ]
     lead = space if start != loop.node.start_byte else ""
     return Edit(start, loop.node.end_byte, lead + f"{newline(content)}{space}".join(lines))
-
-
-def _fresh(unit: SourceUnit, number: int) -> str:
-    """Return a name that the source does not use."""
-    name = f"kept_{number}"
-    while name.encode() in unit.content:
-        name += "_"
-    return name

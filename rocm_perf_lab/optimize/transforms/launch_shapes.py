@@ -91,7 +91,7 @@ class LaunchShapes:
         self, unit: SourceUnit, indices: dict[str, GlobalIndex], block: tuple[int, int, int], *, swapped: bool
     ) -> Rewrite:
         old = LaunchSizes(self._kernel).block or (1, 1, 1)
-        grid = [str(e) for e in self._kernel.grid] + ["1"] * (3 - len(self._kernel.grid))
+        grid = LaunchSizes(self._kernel).grid
         to = {"x": "y", "y": "x", "z": "z"} if swapped else {axis: axis for axis in _AXES}
         edits, new = [], list(grid)
         for axis, index in indices.items():

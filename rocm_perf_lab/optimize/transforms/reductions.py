@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, text_of, walk
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of, touched
 from rocm_perf_lab.optimize.transforms.rewriting import (
     assigned_names,
@@ -279,7 +279,7 @@ def _count(node: Node, name: str) -> int:
 
 def accumulating(name: str, node: Node) -> Operation | None:
     """Return how a statement accumulates a variable; None if it does something else."""
-    if node.parent is None or node.parent.type != "expression_statement":
+    if not is_statement(node):
         return None
     if node.type == "update_expression":
         return "sum" if "++" in text_of(node) else None

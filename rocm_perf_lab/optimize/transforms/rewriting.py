@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.loops import loop_at
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, text_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,6 +28,7 @@ INDEX_TYPES = frozenset(
      "int32_t", "uint32_t", "int64_t", "uint64_t"}
 )  # fmt: skip
 """Integer types of at least 4 bytes."""
+_ATOMIC = re.compile(r"(?:unsafe)?[aA]tomic\w+|__hip_atomic_\w+")
 _JUMPS = frozenset({"return_statement", "break_statement", "continue_statement", "goto_statement", "labeled_statement"})
 
 
@@ -58,6 +59,24 @@ def apply(content: bytes, edits: Iterable[Edit]) -> str:
     for edit in sorted(edits, key=lambda edit: (-edit.start, -edit.end)):
         content = content[: edit.start] + edit.text.encode() + content[edit.end :]
     return content.decode()
+
+
+def apply_within(part: bytes, start: int, edits: Iterable[Edit]) -> str:
+    """Return a part of a source after edits, whose positions are those of the whole source.
+
+    Args:
+        part: The part.
+        start: Its position.
+        edits: Edits inside the part.
+    """
+    return apply(part, [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits])
+
+
+def unused_name(unit: SourceUnit, name: str) -> str:
+    """Return a name that the source does not use: the given one, or one that begins with it."""
+    while name.encode() in unit.content:
+        name += "_"
+    return name
 
 
 def newline(content: bytes) -> str:
@@ -204,6 +223,19 @@ def is_written(access: Node) -> bool:
     if parent.type == "assignment_expression":
         return parent.child_by_field_name("left") == access
     return parent.type == "update_expression" or (parent.type == "pointer_expression" and text_of(parent).startswith("&"))
+
+
+def is_plain_store(access: Node) -> bool:
+    """Return whether an access is the left side of a statement `access = value;`."""
+    parent = access.parent
+    if parent is None or parent.type != "assignment_expression" or parent.child_by_field_name("left") != access:
+        return False
+    return is_statement(parent) and text_of(parent.child_by_field_name("operator")) == "="
+
+
+def is_atomic(call: Node) -> bool:
+    """Return whether a call is one of HIP's atomic functions."""
+    return _ATOMIC.fullmatch(called_name(call)) is not None
 
 
 def is_conditional(access: Node, body: Node) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.syntax_nodes import called_name, text_of, walk
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, names_in, substituted
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply_within, names_in, substituted
 from rocm_perf_lab.optimize.transforms.thread_indices import statements, without_parentheses
 
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ class ScaledSums:
         Before the first finite value of a part, the sums stay 0. Only the first iteration of all may make them NaN.
         """
         edits = []
-        start = loop.body.start_byte
         for call in self.calls:
             left, right = _difference(call) or ("", "")
             test = f"({left}) == ({right}) && ({right}) == -INFINITY && {loop.index} != ({loop.start_text})"
-            edits.append(Edit(call.start_byte - start, call.end_byte - start, f"({test} ? 0 : {text_of(call)})"))
-        return apply(loop.body.text or b"", edits)
+            edits.append(Edit(call.start_byte, call.end_byte, f"({test} ? 0 : {text_of(call)})"))
+        return apply_within(loop.body.text or b"", loop.body.start_byte, edits)
 
     def merged(self, group_max: str, group_sum: str) -> list[str]:
         """Return the code that combines the parts of a group.

@@ -8,7 +8,7 @@ from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.access_positions import has_address_taken
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, element_type, is_written
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, apply_within, element_type, is_plain_store, is_written
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -54,9 +54,8 @@ def _store(unit: SourceUnit, node: Node, loads: list[Edit]) -> Edit:
     value = assignment.child_by_field_name("right") if assignment is not None else None
     assert assignment is not None and value is not None
     inside = [edit for edit in loads if value.start_byte <= edit.start < value.end_byte]
-    moved = [Edit(edit.start - value.start_byte, edit.end - value.start_byte, edit.text) for edit in inside]
     kind = element_type(unit.kernel, text_of(node.child_by_field_name("argument")))
-    text = f"__builtin_nontemporal_store(({kind})({apply(value.text or b'', moved)}), &{text_of(node)})"
+    text = f"__builtin_nontemporal_store(({kind})({apply_within(value.text or b'', value.start_byte, inside)}), &{text_of(node)})"
     return Edit(assignment.start_byte, assignment.end_byte, text)
 
 
@@ -76,18 +75,5 @@ def _single_accesses(unit: SourceUnit) -> tuple[list[Node], list[Node]]:
         for node in single
         if element_type(kernel, text_of(node.child_by_field_name("argument"))) in _TYPES and not has_address_taken(node)
     ]
-    stores = [node for node in plain if _is_plain_store(node)]
+    stores = [node for node in plain if is_plain_store(node)]
     return stores, [node for node in plain if not is_written(node)]
-
-
-def _is_plain_store(node: Node) -> bool:
-    """Return whether an access is the target of `=` in a statement of its own."""
-    parent = node.parent
-    return (
-        parent is not None
-        and parent.type == "assignment_expression"
-        and parent.child_by_field_name("left") == node
-        and text_of(parent.child_by_field_name("operator")) == "="
-        and parent.parent is not None
-        and parent.parent.type == "expression_statement"
-    )

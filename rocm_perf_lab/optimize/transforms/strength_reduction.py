@@ -15,6 +15,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
     apply,
+    apply_within,
     assigned_names,
     counted_loop,
     enclosing_function,
@@ -22,6 +23,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     jumps_in,
     newline,
     statements_with_pragma,
+    unused_name,
 )
 
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ def _type_of(function: Node, name: str) -> str | None:
 
 
 def _with_reciprocals(unit: SourceUnit, loop: Node, divisions: list[tuple[Node, str]]) -> Edit:
-    names = {divisor: _fresh(unit, f"reciprocal_of_{divisor}") for _, divisor in divisions}
+    names = {divisor: unused_name(unit, f"reciprocal_of_{divisor}") for _, divisor in divisions}
     edits = []
     for node, divisor in divisions:
         operator, right = node.child_by_field_name("operator"), node.child_by_field_name("right")
@@ -147,8 +149,8 @@ def _with_reciprocals(unit: SourceUnit, loop: Node, divisions: list[tuple[Node, 
 
 def _carried(unit: SourceUnit, loop: CountedLoop, divisions: dict[Node, str], divisor: str) -> Edit:
     """Return the edit that initialises quotient and remainder and adds those of the step, if no value is negative."""
-    quotient, remainder = _fresh(unit, f"{loop.index}_quotient"), _fresh(unit, f"{loop.index}_remainder")
-    by, over = _fresh(unit, f"{loop.index}_step_quotient"), _fresh(unit, f"{loop.index}_step_remainder")
+    quotient, remainder = unused_name(unit, f"{loop.index}_quotient"), unused_name(unit, f"{loop.index}_remainder")
+    by, over = unused_name(unit, f"{loop.index}_step_quotient"), unused_name(unit, f"{loop.index}_step_remainder")
     kind = loop.type_name
     edits = [
         Edit(n.start_byte, n.end_byte, quotient if text_of(n.child_by_field_name("operator")) == "/" else remainder)
@@ -175,8 +177,7 @@ def _wrapped(unit: SourceUnit, loop: Node, edits: list[Edit], before: list[str],
     """Return the edit of a loop; with a test, the loop without edits remains for other values."""
     content, space = unit.content, indentation(unit.content, loop.start_byte)
     start, pragma = statements_with_pragma(unit, loop)
-    shift = loop.start_byte
-    changed = apply(content[loop.start_byte : loop.end_byte], [Edit(e.start - shift, e.end - shift, e.text) for e in edits])
+    changed = apply_within(content[loop.start_byte : loop.end_byte], loop.start_byte, edits)
     lines = [
         "{" if test is None else f"if ({test}) {{",
         *(f"  {line}" for line in before),
@@ -189,10 +190,3 @@ def _wrapped(unit: SourceUnit, loop: Node, edits: list[Edit], before: list[str],
         lines[-1:] = ["} else {", *([pragma.rstrip()] if pragma else []), f"  {original}", "}"]
     lead = space if start != loop.start_byte else ""
     return Edit(start, loop.end_byte, lead + f"{newline(content)}{space}".join(lines))
-
-
-def _fresh(unit: SourceUnit, name: str) -> str:
-    """Return a name that the source does not use."""
-    while name.encode() in unit.content:
-        name += "_"
-    return name

@@ -67,6 +67,11 @@ class LaunchSizes:
         x, y, z = (*sizes, 1, 1, 1)[:3]
         return (x, y, z) if sizes else None
 
+    @property
+    def grid(self) -> list[str]:
+        """Expressions of the number of workgroups along x, y and z."""
+        return [*map(str, self._kernel.grid), "1", "1", "1"][:3]
+
     def value(self, unit: SourceUnit, text: str) -> int | None:
         """Return the value of a literal or of a macro, or None."""
         text = text.strip()

@@ -21,6 +21,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply,
     initialiser,
+    is_plain_store,
     is_written,
     names_in,
     subscript_index,
@@ -111,7 +112,7 @@ class TreeReductions:
             found.append(array)
         if any(_returns_for_lane(unit, node, self._lanes(unit.kernel)) for node in walk(unit.kernel)):
             return "some work-items return early"
-        barriers = [node for node in walk(unit.kernel) if node.type == "expression_statement" and _is_barrier(node)]
+        barriers = [node for node in walk(unit.kernel) if node.type == "expression_statement" and is_barrier(node)]
         inside = [tree.loop for tree in trees]
         free = [b for b in barriers if not any(loop.start_byte <= b.start_byte < loop.end_byte for loop in inside)]
         return _Plan(tuple(trees), tuple(found), block[0], tuple(free if _orders_nothing(unit, found) else ()))
@@ -160,13 +161,14 @@ def _bare(node: Node | None) -> str:
     return re.sub(r"\s", "", text_of(node)).rstrip(";")
 
 
-def _is_barrier(node: Node) -> bool:
+def is_barrier(node: Node) -> bool:
+    """Return whether a statement is a barrier of the workgroup."""
     return _BARRIER.fullmatch(_bare(node)) is not None
 
 
 def _tree_of(kernel: Node, loop: Node, body: Node, stride: str, doubled: int | None, lanes: set[str]) -> _Tree | None:
     """Return the loop as a tree if its body is one step: a barrier and the sum of a part of the work-items."""
-    parts = [node for node in statements(body) if not _is_barrier(node)]
+    parts = [node for node in statements(body) if not is_barrier(node)]
     if len(parts) != 1 or len(statements(body)) == 1 or parts[0].type != "if_statement":
         return None
     inner = parts[0].child_by_field_name("consequence")
@@ -234,7 +236,7 @@ def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Arr
         index = subscript_index(access) if access is not None and access.type == "subscript_expression" else None
         if access is None or index is None or access.child_by_field_name("argument") != use:
             return f"is used in line {line_of(use)}"
-        if _is_plain_store(access) and _bare(index) in lanes:
+        if is_plain_store(access) and _bare(index) in lanes:
             stores.append(access)
         elif not is_written(access) and _bare(index) == "0":
             loads.append(access)
@@ -273,15 +275,6 @@ def _block_of(store: Node) -> Node | None:
     return statement.parent
 
 
-def _is_plain_store(access: Node) -> bool:
-    """Return whether an access is the left side of a statement `access = value;`."""
-    parent = access.parent
-    if parent is None or parent.type != "assignment_expression" or parent.child_by_field_name("left") != access:
-        return False
-    is_statement = parent.parent is not None and parent.parent.type == "expression_statement"
-    return is_statement and text_of(parent.child_by_field_name("operator")) == "="
-
-
 def _orders_nothing(unit: SourceUnit, arrays: list[_Array]) -> bool:
     """Return whether barriers order no accesses, if the arrays are in registers."""
     kernel = unit.kernel
@@ -297,7 +290,7 @@ def _orders_nothing(unit: SourceUnit, arrays: list[_Array]) -> bool:
         return False
     names = {array.name for array in arrays}
     stores = [n for n in walk(kernel) if n.type == "subscript_expression" and is_written(n)]
-    loads = [n for n in walk(kernel) if n.type == "subscript_expression" and not _is_plain_store(n)]
+    loads = [n for n in walk(kernel) if n.type == "subscript_expression" and not is_plain_store(n)]
     roots = [root for n in stores if (root := _root(kernel, n)) not in names]
     if len(set(roots)) != len(roots) or any(_root(kernel, n) in roots for n in loads):
         return False

@@ -19,11 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.source_tree import parse_source
-from rocm_perf_lab.optimize.syntax_nodes import called_name, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import text_of, walk
 from rocm_perf_lab.optimize.transforms.element_copies import local_arrays
 from rocm_perf_lab.optimize.transforms.reductions import declared_in
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, counted_loop, initialiser, names_in, substituted
-from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, statements, without_parentheses
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    Edit,
+    apply,
+    apply_within,
+    counted_loop,
+    initialiser,
+    names_in,
+    substituted,
+)
+from rocm_perf_lab.optimize.transforms.thread_indices import LaunchSizes, guarded, statements, without_parentheses
+from rocm_perf_lab.optimize.transforms.tree_reductions import is_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,7 +140,7 @@ class _Product:
         rest = inside[inside.index(inner[0]) + 1 :]
         block = self.sizes.block
         (statement, *more) = statements(counted.body)
-        if stored is None or depth is None or block is None or not all(map(_is_barrier, rest)) or more:
+        if stored is None or depth is None or block is None or not all(map(is_barrier, rest)) or more:
             return None
         place = f"{header.index}_{counted.index}"
         edits, tests = [], set[str]()
@@ -143,9 +152,9 @@ class _Product:
             if value is None:
                 return None
             load_text, parts = value
-            edits.append(Edit(load.start_byte - statement.start_byte, load.end_byte - statement.start_byte, load_text))
+            edits.append(Edit(load.start_byte, load.end_byte, load_text))
             tests |= set(parts)
-        text = apply(statement.text or b"", edits)
+        text = apply_within(statement.text or b"", statement.start_byte, edits)
         step = self.sizes.value(self.unit, header.step_text)
         by_tile = header.step_text == "1"
         if self.tiles & set(re.findall(r"\w+", text)) or not (by_tile or step == depth):
@@ -169,7 +178,7 @@ class _Product:
         found: dict[str, _Stored] = {}
         local: dict[str, str] = {}
         for node in nodes:
-            if _is_barrier(node):
+            if is_barrier(node):
                 continue
             if node.type == "declaration":
                 variables = node.children_by_field_name("declarator")
@@ -234,12 +243,6 @@ def _stored_value(node: Node, assignments: list[Node]) -> str | None:
     return f"{without_parentheses(text_of(node.child_by_field_name('condition')))} ? {values[0]} : {values[1]}"
 
 
-def _is_barrier(node: Node) -> bool:
-    return node.type == "expression_statement" and [
-        called_name(part) for part in walk(node) if part.type == "call_expression"
-    ] == ["__syncthreads"]
-
-
 def _with_one_index(text: str, tile: str, inner: str, sizes: set[str], place: str, *, by_tile: bool) -> str:
     """Return a text with `tile * size + inner` as one index."""
     names = "|".join(map(re.escape, sorted(sizes)))
@@ -260,16 +263,16 @@ def _limits(unit: SourceUnit, kernel: KernelDescription, after: list[Node]) -> d
     indices = sizes.global_indices(unit)
     if set(indices) != {"x", "y"} or len(after) != 1 or sizes.block is None:
         return None
-    (last,) = after
-    if last.type == "if_statement" and last.child_by_field_name("alternative") is None:
-        condition = without_parentheses(text_of(last.child_by_field_name("condition")))
-        limits = dict(limit for part in condition.split("&&") if (limit := _limit(part)) is not None)
-        return limits if set(limits) == {index.name for index in indices.values()} else None
+    tested = guarded(after, {index.name for index in indices.values()}, partial=True)
+    if tested is not None:
+        return tested.bounds
+    if after[0].type == "if_statement":
+        return None
     names = {argument.value: name for name, argument in sizes.scalars(unit).items() if isinstance(argument.value, str)}
     found = {}
     for axis, index in indices.items():
         place = "xyz".index(axis)
-        expression = str(kernel.grid[place]) if place < len(kernel.grid) else "1"
+        expression = sizes.grid[place]
         words = set(re.findall(r"[A-Za-z_]\w*", expression))
         if not re.fullmatch(r"[\w\s/*+()-]+", expression) or not words <= set(names):
             return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import ExpressionError, evaluate, evaluate_integer
 from rocm_perf_lab.optimize.loops import loop_at
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, end_changes, root_of, touched
 from rocm_perf_lab.optimize.transforms.reductions import impure_call
@@ -24,6 +24,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
     apply,
+    apply_within,
     assigned_names,
     counted_loop,
     element_type,
@@ -40,6 +41,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import (
     statements_with_pragma,
     subscript_index,
     substituted,
+    unused_name,
 )
 
 if TYPE_CHECKING:
@@ -214,7 +216,7 @@ def _atomics_are_statements(body: Node) -> bool:
     calls = [
         n for n in walk(body) if n.type == "call_expression" and "atomic" in text_of(n.child_by_field_name("function")).lower()
     ]
-    return all(call.parent is not None and call.parent.type == "expression_statement" for call in calls)
+    return all(map(is_statement, calls))
 
 
 def _impure_call(unit: SourceUnit, body: Node) -> str | None:
@@ -298,7 +300,7 @@ def _edit(unit: SourceUnit, plan: _Plan, width: int) -> Edit:
 
 
 def _vector_body(unit: SourceUnit, plan: _Plan, width: int) -> list[str]:
-    names = {text: _fresh(unit, number) for number, text in enumerate(plan.accesses)}
+    names = {text: unused_name(unit, f"vector_{number}") for number, text in enumerate(plan.accesses)}
     lines = []
     for text, (kind, is_read, is_stored) in plan.accesses.items():
         vector = f"{_VECTORS[kind]}{width}"
@@ -316,23 +318,13 @@ def _lane(unit: SourceUnit, plan: _Plan, names: dict[str, str], lane: int) -> st
     body, edits, covered = plan.loop.body, [], []
     for node in walk(body):
         if node.type == "subscript_expression" and text_of(node) in names:
-            edits.append((node, f"{names[text_of(node)]}.{_LANES[lane]}"))
+            edits.append(Edit(node.start_byte, node.end_byte, f"{names[text_of(node)]}.{_LANES[lane]}"))
             covered.append((node.start_byte, node.end_byte))
     for node in walk(body):
         inside = any(start <= node.start_byte < end for start, end in covered)
         if node.type == "identifier" and text_of(node) == plan.loop.index and not inside and lane:
-            edits.append((node, f"({plan.loop.index} + {lane})"))
-    shift = body.start_byte
-    content = unit.content[body.start_byte : body.end_byte]
-    text = apply(content, [Edit(node.start_byte - shift, node.end_byte - shift, by) for node, by in edits])
+            edits.append(Edit(node.start_byte, node.end_byte, f"({plan.loop.index} + {lane})"))
+    text = apply_within(unit.content[body.start_byte : body.end_byte], body.start_byte, edits)
     if "//" not in text and "#" not in text:
         text = " ".join(text.split())
     return text if body.type == "compound_statement" else f"{{ {text} }}"
-
-
-def _fresh(unit: SourceUnit, number: int) -> str:
-    """Return a name that the source does not use."""
-    name = f"vector_{number}"
-    while name.encode() in unit.content:
-        name += "_"
-    return name

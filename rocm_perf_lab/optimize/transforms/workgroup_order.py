@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.syntax_nodes import called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import called_name, is_statement, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, newline
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, is_atomic, newline
 from rocm_perf_lab.optimize.transforms.thread_indices import builtin_uses, hidden_index
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 _ORDERED = re.compile(r"\b(?:__threadfence\w*|volatile|asm|__hip_atomic_\w+|__builtin_nontemporal_\w+|cooperative_groups)\b")
-_ATOMIC = re.compile(r"(?:unsafe)?[aA]tomic\w+")
 _PREFIX = "xcd_"
 
 
@@ -86,7 +85,6 @@ class XcdOrder:
             if (found := _ORDERED.search(text_of(function))) is not None:
                 return f"uses {found[0]}"
             for node in walk(function):
-                is_used = node.parent is None or node.parent.type != "expression_statement"
-                if node.type == "call_expression" and is_used and _ATOMIC.fullmatch(called_name(node)):
+                if node.type == "call_expression" and is_atomic(node) and not is_statement(node):
                     return f"uses the result of {called_name(node)}"
         return None
