@@ -43,7 +43,7 @@ class Cutoff:
 
     @property
     def is_first(self) -> bool:
-        """Whether nothing has run yet."""
+        """Return whether no configuration has run."""
         return self._best_wall_s is None
 
     @property

@@ -40,7 +40,12 @@ class WorkloadShape:
     @property
     def label(self) -> str:
         """The values as text, for example `m=512,n=512,k=64`."""
-        return ",".join(f"{name}={value}" for name, value in self.values.items())
+        return shape_label(self.values)
+
+
+def shape_label(values: Configuration) -> str:
+    """Return the values of a shape as text."""
+    return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def shapes_of(rows: Iterable[Any], *, where: str) -> tuple[WorkloadShape, ...]:

@@ -6,7 +6,7 @@ import difflib
 import fcntl
 import hashlib
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
@@ -40,6 +40,18 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def replace_link(path: Path, target: Path) -> None:
+    """Create a symbolic link unless it exists; another process may do the same at this moment."""
+    if path.is_symlink() and path.readlink() == target:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    temporary.symlink_to(target)
+    temporary.replace(path)
 
 
 def write_sealed(path: Path, content: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.arch.registry import architecture_name
-from rocm_perf_lab.toolchain.compilers import MARK_OF_LAB, ToolSearch
+from rocm_perf_lab.toolchain.compilers import ToolSearch, is_tree_of_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,11 +66,7 @@ class Machine:
         named = self.environment.get("ROCM_PATH")
         installed = sorted(self.root.glob("opt/rocm*"), key=lambda path: _numbers(path.name), reverse=True)
         installed.sort(key=lambda path: path.name != "rocm")
-        found = [
-            path
-            for path in (*([Path(named)] if named else []), *installed)
-            if path.is_dir() and not (path / MARK_OF_LAB).exists()
-        ]
+        found = [path for path in (*([Path(named)] if named else []), *installed) if path.is_dir() and not is_tree_of_lab(path)]
         return tuple({path.resolve(): path for path in reversed(found)}.values())[::-1]
 
     def text(self, path: str) -> str | None:

@@ -25,8 +25,10 @@ LINE_BYTES = 128
 LINE_ACCESS = np.dtype([("place", np.uint64), ("workgroup", np.uint32), ("time", np.uint32)])
 """struct rpl_line_access."""
 ALLOCATION_SHIFT, ALLOCATION_MASK = 32, 0x7FFF
-PRIVATE_ALLOCATION, NEW_ALLOCATION = 0x7FFF, 0x7FFE
-"""Number of the allocation that stands for scratch."""
+PRIVATE_ALLOCATION = 0x7FFF
+"""Number of scratch among the allocations."""
+NEW_ALLOCATION = 0x7FFE
+"""Number of memory that was allocated while the kernel ran."""
 CHANNEL_BITS_MAX = 8
 WINDOWS = 8
 _COUNTED_LINES = 4096
@@ -79,8 +81,7 @@ class LineFootprint:
     `accesses` is (n_accesses) of :data:`LINE_ACCESS`, by workgroup, then by time, the number of earlier memory instructions of
     the wavefront. Those of workgroup `w` are `accesses[first[w]:first[w + 1]]`; `first` is (n_workgroups + 1).
     `memory_instructions` is (n_workgroups), that of the longest wavefront. `allocations` are (address, bytes) of the allocations
-    that the records number; scratch is :data:`PRIVATE_ALLOCATION`, memory that was allocated while the kernel ran
-    :data:`NEW_ALLOCATION`.
+    that the records number, besides :data:`PRIVATE_ALLOCATION` and :data:`NEW_ALLOCATION`.
     """
 
     accesses: NDArray[np.void]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
+from rocm_perf_lab.core.files import replace_link
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.c_library import OLDEST_GLIBC, CLibrary, build_library
 from rocm_perf_lab.toolchain.hsa_headers import find_hsa_headers
@@ -41,7 +40,7 @@ def build_hip_runtime(cache: Path | None = None) -> Path:
     directory = library.with_suffix("")
     directory.mkdir(exist_ok=True)
     for name in LIBRARY_NAMES:
-        _link(directory / name, Path("..") / library.name)
+        replace_link(directory / name, Path("..") / library.name)
     return directory
 
 
@@ -59,14 +58,3 @@ def _library() -> CLibrary:
         link_flags=(*_LINK_FLAGS, *(f"-Wl,--version-script={path}" for path in exports)),
         glibc=OLDEST_GLIBC,
     )
-
-
-def _link(path: Path, target: Path) -> None:
-    """Create a symbolic link unless it exists; another process may do the same at this moment."""
-    if path.is_symlink() and path.readlink() == target:
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        temporary.unlink()
-    temporary.symlink_to(target)
-    temporary.replace(path)

@@ -27,12 +27,17 @@ DEFAULT_ORDER = ("hipcc", "clang", "pip")
 _OLDEST_CLANG, _NEWEST_CLANG = 18, 30
 _HEADERS = Path(__file__).parent / "headers"
 MARK_OF_LAB = ".rocm-perf-lab"
-"""File in a directory tree of rocm-perf-lab that looks like ROCm to build systems; the lab itself does not use it."""
+"""File in a directory tree of rocm-perf-lab that looks like ROCm to build systems."""
 _PIP_REMEDY = "pip install 'rocm-perf-lab[emulator]'"
 
 
 class CompilerNotFound(LabError):
     """Missing compiler: none of the requested ones is usable."""
+
+
+def is_tree_of_lab(root: Path) -> bool:
+    """Return whether a directory tree that looks like ROCm is the lab's, which the lab itself does not use."""
+    return (root / MARK_OF_LAB).exists()
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class ToolSearch:
     def rocm_root(self) -> Path | None:
         """Directory of the ROCm installation, or None."""
         root = self.rocm or Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
-        is_rocm = (root / "include" / "hip" / "hip_runtime.h").is_file() and not (root / MARK_OF_LAB).exists()
+        is_rocm = (root / "include" / "hip" / "hip_runtime.h").is_file() and not is_tree_of_lab(root)
         return root if is_rocm else None
 
 
@@ -119,7 +124,7 @@ def _find_hipcc(search: ToolSearch) -> Compiler:
     """Find ROCm's compiler driver, which finds its headers and libraries itself."""
     in_rocm = search.rocm_root / "bin" / "hipcc" if search.rocm_root else None
     path = search.which("hipcc") or (str(in_rocm) if in_rocm and in_rocm.is_file() else None)
-    if path is None or (Path(path).resolve().parents[1] / MARK_OF_LAB).exists():
+    if path is None or is_tree_of_lab(Path(path).resolve().parents[1]):
         raise CompilerNotFound("hipcc is neither in PATH nor under ROCM_PATH")
     version = _version_of(path)
     fingerprint = _digest("hipcc", version, _file_identity(path))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.compiler_run import CompileError
 from rocm_perf_lab.toolchain.elf_file import ELF_MAGIC, parse_elf
+from rocm_perf_lab.toolchain.fat_binary import HOST_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ class ObjectWithModules:
 
 def assembly_of_modules(modules: Mapping[str, Path]) -> str:
     """Return assembly whose object has the files as sections: one LLVM module per architecture."""
-    lines = [f'.section "{_SECTION}host-x86_64-unknown-linux-gnu-","e",@progbits', ".byte 0"]
+    lines = [f'.section "{_SECTION}{HOST_TARGET}","e",@progbits', ".byte 0"]
     for architecture, file in modules.items():
         lines += [f'.section "{_SECTION}hip-amdgcn-amd-amdhsa--{architecture}","e",@progbits', f'.incbin "{file}"']
     return "\n".join([*lines, '.section .note.GNU-stack,"",@progbits', ""])

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-_HOST = "host-x86_64-unknown-linux-gnu-"
+HOST_TARGET = "host-x86_64-unknown-linux-gnu-"
+"""Entry of the host in a bundle."""
 _ALIGNMENT = 4096
 """Of every code object, as the runtime maps them from the file."""
 
 
 def offload_bundle(code_objects: Mapping[str, bytes]) -> bytes:
     """Return the bundle of code objects by architecture, with an empty entry for the host in front."""
-    entries = [(_HOST, b""), *((f"hipv4-amdgcn-amd-amdhsa--{name}", content) for name, content in code_objects.items())]
+    entries = [(HOST_TARGET, b""), *((f"hipv4-amdgcn-amd-amdhsa--{name}", content) for name, content in code_objects.items())]
     offset = _aligned(len(_MAGIC) + 8 + sum(24 + len(target) for target, _ in entries))
     table, contents = struct.pack("<Q", len(entries)), b""
     for target, content in entries:

@@ -104,9 +104,7 @@ def build_program(program: HipProgram, find_library: Callable[[], Path], cache: 
     program.check()
     linked = linked_digest(program.arguments.linker)
     compiler = find_compiler(("pip",))
-    names = ", ".join(source.name for source in program.sources) or "objects"
-    with slow_work(f"compiling {names}"):
-        parts = _compiled(program, compiler, cache)
+    parts = _compiled(program, compiler, cache)
     now = [part for part in parts if not part.is_cached]
     library = find_library()
     inputs = [_LAYOUT, compiler.fingerprint, program.architectures, program.arguments.linker, linked]
@@ -115,7 +113,7 @@ def build_program(program: HipProgram, find_library: Callable[[], Path], cache: 
         digest.update(hashlib.sha256(content).digest())
     path = cache / "programs" / digest.hexdigest()[:32] / (program.sources[0].stem if program.sources else "program")
     if not _is_intact(path):
-        with slow_work(f"linking {names} (the first program also builds the C++ library, a minute or two)"):
+        with slow_work(f"linking {_names(program)} (the first program also builds the C++ library, a minute or two)"):
             _link(program, compiler, parts, library, path)
     return BuiltProgram(path, _warnings(parts), len(now), _dependencies(parts))
 
@@ -133,8 +131,7 @@ def build_device_code(program: HipProgram, cache: Path) -> BuiltObject:
     """
     program.check()
     compiler = find_compiler(("pip",))
-    with slow_work(f"compiling {program.sources[0].name}"):
-        parts = _compiled(program, compiler, cache)
+    parts = _compiled(program, compiler, cache)
     code = _by_architecture(parts)
     if program.arguments.is_relocatable:
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-link-") as name:
@@ -156,8 +153,7 @@ def build_objects(program: HipProgram, cache: Path, *, with_device_code: bool = 
     """
     program.check()
     compiler = find_compiler(("pip",))
-    with slow_work(f"compiling {', '.join(source.name for source in program.sources)}"):
-        parts = _compiled(program, compiler, cache)
+    parts = _compiled(program, compiler, cache)
     found = []
     for source in program.sources:
         own = [part for part in parts if part.source == source]
@@ -195,9 +191,13 @@ def _compiled(program: HipProgram, compiler: Compiler, cache: Path) -> list[_Bui
     """Return the parts of all sources: the host part of the first and its device parts, those of the second and so on."""
     flags = program_flags(compiler, cache)
     wanted = [(source, part) for source in program.sources for part in (None, *_architectures(source, program))]
-    with ThreadPoolExecutor() as pool:
+    with slow_work(f"compiling {_names(program)}"), ThreadPoolExecutor() as pool:
         futures = [pool.submit(_part, source, part, program, compiler, flags, cache) for source, part in wanted]
         return [future.result() for future in futures]
+
+
+def _names(program: HipProgram) -> str:
+    return ", ".join(source.name for source in program.sources) or "objects"
 
 
 def _architectures(source: Path, program: HipProgram) -> tuple[str, ...]:
@@ -216,8 +216,7 @@ def _part(
     source: Path, architecture: str | None, program: HipProgram, compiler: Compiler, flags: Sequence[str], cache: Path
 ) -> _BuiltPart:
     options = part_options(source, architecture, program.arguments, program.architectures[0])
-    if is_c(source):
-        flags = c_flags(flags)
+    flags = c_flags(flags) if is_c(source) else flags
     key = hashlib.sha256(
         json.dumps([_LAYOUT, "program", compiler.fingerprint, [*flags], options, str(source), str(Path.cwd())]).encode()
     ).hexdigest()
@@ -226,17 +225,25 @@ def _part(
     if earlier is not None:
         _record(architecture, earlier.content, source, program, cache)
         return _BuiltPart(source, architecture, earlier, is_cached=True)
-    command = (*compiler.command, *flags, *options)
+    build = compile_part(source, (*compiler.command, *flags, *options))
+    builds.store(key, build, source.parent)
+    _record(architecture, build.content, source, program, cache)
+    return _BuiltPart(source, architecture, build, is_cached=False)
+
+
+def compile_part(source: Path, command: tuple[str, ...]) -> CachedBuild:
+    """Return the output of the compiler for one part of a source.
+
+    Raises:
+        CompileError: The source does not compile; the message names missing parts of ROCm.
+    """
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-program-") as directory:
         output = Path(directory) / "part.o"
         try:
             dependencies, log = run_compiler(command, source, output)
         except CompileError as error:
             raise explained(error) from None
-        build = CachedBuild(output.read_bytes(), dependencies, command, log)
-    builds.store(key, build, source.parent)
-    _record(architecture, build.content, source, program, cache)
-    return _BuiltPart(source, architecture, build, is_cached=False)
+        return CachedBuild(output.read_bytes(), dependencies, command, log)
 
 
 def _record(architecture: str | None, content: bytes, source: Path, program: HipProgram, cache: Path) -> None:

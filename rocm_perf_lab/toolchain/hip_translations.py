@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.toolchain.compiler_run import CompileError, run_compiler
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.toolchain.hip_program import BuiltObject
+from rocm_perf_lab.toolchain.fat_binary import HOST_TARGET
+from rocm_perf_lab.toolchain.hip_program import BuiltObject, compile_part
 from rocm_perf_lab.toolchain.host_environment import c_flags, program_flags
-from rocm_perf_lab.toolchain.program_headers import explained
 from rocm_perf_lab.toolchain.program_options import is_c, translation_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from rocm_perf_lab.toolchain.hip_program import HipProgram
-
-_HOST = "host-x86_64-unknown-linux-gnu-"
 
 
 def translate(program: HipProgram, source: Path, architecture: str | None, output: tuple[str, ...], cache: Path) -> BuiltObject:
@@ -38,14 +34,8 @@ def translate(program: HipProgram, source: Path, architecture: str | None, outpu
     compiler = find_compiler(("pip",))
     flags = program_flags(compiler, cache)
     options = translation_options(source, architecture, program.arguments, program.architectures[0], output)
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-translation-") as directory:
-        file = Path(directory) / "part"
-        command = (*compiler.command, *(c_flags(flags) if is_c(source) else flags), *options)
-        try:
-            dependencies, log = run_compiler(command, source, file)
-        except CompileError as error:
-            raise explained(error) from None
-        return BuiltObject(file.read_bytes(), log, tuple(source.parent / path for path in dependencies))
+    built = compile_part(source, (*compiler.command, *(c_flags(flags) if is_c(source) else flags), *options))
+    return BuiltObject(built.content, built.log, tuple(source.parent / path for path in built.dependencies))
 
 
 def text_bundle(texts: Mapping[str | None, bytes], comment: bytes) -> bytes:
@@ -59,7 +49,7 @@ def text_bundle(texts: Mapping[str | None, bytes], comment: bytes) -> bytes:
         return next(iter(texts.values()))
     parts = []
     for architecture, text in texts.items():
-        target = _HOST if architecture is None else f"hip-amdgcn-amd-amdhsa--{architecture}"
+        target = HOST_TARGET if architecture is None else f"hip-amdgcn-amd-amdhsa--{architecture}"
         start, end = (comment + f" __CLANG_OFFLOAD_BUNDLE____{word}__ {target}".encode() for word in ("START", "END"))
         parts.append(b"\n".join((b"", start, text, end)))
     return b"\n".join((*parts, b""))

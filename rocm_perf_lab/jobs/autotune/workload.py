@@ -16,7 +16,7 @@ from rocm_perf_lab.autotune.prior import PriorError
 from rocm_perf_lab.autotune.recorded_shapes import is_recording, shapes_of_recording
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.shaped_space import ShapedSpace
-from rocm_perf_lab.autotune.shapes import SHAPE, ShapeError, read_shapes, shapes_of
+from rocm_perf_lab.autotune.shapes import SHAPE, ShapeError, read_shapes, shape_label, shapes_of
 from rocm_perf_lab.autotune.shapes_document import NAME, ShapesDocument
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
@@ -215,11 +215,9 @@ class Workload:
             raise PriorError(
                 "the earlier results are of another space", where=str(path), hint="names of shapes and parameters differ"
             )
-        labels = [",".join(f"{name}={value}" for name, value in shape.shape.items()) for shape in found.shapes]
         gpu = found.provenance.target or found.gpu.name
         return tuple(
-            EarlierTask(dict(shape.shape), gpu, tuple(_results(found, label)))
-            for shape, label in zip(found.shapes, labels, strict=True)
+            EarlierTask(dict(shape.shape), gpu, tuple(_results(found, shape_label(shape.shape)))) for shape in found.shapes
         )
 
 
@@ -340,10 +338,8 @@ class _WorkloadLog:
         gains = [self.first[name] / best for name, best in self.best.items()]
         budget = self.search.lab.config.autotune.budget
         of = f" of {budget}" if budget is not None else ""
-        word, errors = (
-            self.search.lab.measuring_device.identity.time_word if self.search.command is None else "",
-            self.search.errors(),
-        )
+        word = self.search.lab.measuring_device.identity.time_word if self.search.command is None else ""
+        errors = self.search.errors()
         took = (
             time_text(time * _NS_PER_MS, word, errors) if time is not None and word else "ran" if time is not None else "failed"
         )

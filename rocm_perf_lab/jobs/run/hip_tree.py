@@ -5,12 +5,10 @@ CMake finds the packages `hip` and `hip-lang` there, and its language HIP the co
 
 from __future__ import annotations
 
-import os
 import shlex
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.files import replace_link, write_text
 from rocm_perf_lab.core.own_command import own_command
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.jobs.run.launch import hip_library
@@ -130,9 +128,9 @@ def make_hip_tree() -> Path:
         _write(root / path, text, executable=text.startswith("#!"))
     library = hip_library("lab", None)
     for name in ("libamdhip64.so", "libhiprtc.so"):
-        _link(root / "lib" / name, library.with_name(name))
+        replace_link(root / "lib" / name, library.with_name(name))
     if compiler.bundled_rocm is not None:
-        _link(root / "include", compiler.bundled_rocm.include_dir)
+        replace_link(root / "include", compiler.bundled_rocm.include_dir)
     return root
 
 
@@ -167,14 +165,3 @@ def _write(path: Path, text: str, *, executable: bool) -> None:
         write_text(path, text)
     if executable:
         path.chmod(0o755)
-
-
-def _link(path: Path, target: Path) -> None:
-    if path.is_symlink() and path.readlink() == target:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        temporary.unlink()
-    temporary.symlink_to(target)
-    temporary.replace(path)
