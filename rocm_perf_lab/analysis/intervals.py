@@ -109,7 +109,7 @@ class Integral:
 
     @property
     def is_zero(self) -> bool:
-        """Whether the function is zero everywhere."""
+        """Return whether the function is zero everywhere."""
         return len(self.times) == 1
 
     def at(self, times: Integers | Floats) -> Floats:

@@ -81,7 +81,7 @@ class SlowAccesses:
 
     @property
     def _is_queue_inefficient(self) -> bool:
-        """Whether loads queue for long although little useful data moves."""
+        """Return whether loads queue for long although little useful data moves."""
         flight = self.in_flight
         return (
             flight is not None

@@ -72,7 +72,7 @@ class StaticCode:
 
     @cached_property
     def never_uses_scratch(self) -> bool:
-        """Whether no instruction can access scratch memory."""
+        """Return whether no instruction can access scratch memory."""
         return self.is_complete and not any(one.mnemonic.startswith(_MAY_BE_SCRATCH) for one in self.instructions)
 
     @cached_property

@@ -309,7 +309,7 @@ class Comparison:
 
     @property
     def is_regression(self) -> bool:
-        """Whether a kernel is significantly slower by more than the threshold."""
+        """Return whether a kernel is significantly slower by more than the threshold."""
         return bool(self.document.regressions)
 
     def __repr__(self) -> str:
@@ -345,7 +345,7 @@ class ReplayedCapture:
 
     @property
     def is_correct(self) -> bool | None:
-        """Whether the memory after the replays is right; None if it was not checked."""
+        """Return whether the memory after the replays is right; None if it was not checked."""
         check = self.document.verification
         return None if check is None else check.passed
 

@@ -48,7 +48,7 @@ class Cutoff:
 
     @property
     def was_exceeded(self) -> bool:
-        """Whether a measurement of the current configuration reached the limit."""
+        """Return whether a measurement of the current configuration reached the limit."""
         return self.limit_s is not None and self._wall_s >= self.limit_s
 
     @contextmanager

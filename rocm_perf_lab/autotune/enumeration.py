@@ -266,7 +266,7 @@ class ThinnedEnumeration(Enumeration):
 
     @property
     def thinned(self) -> bool:
-        """Whether rows were dropped, so that the space may have configurations although the result is empty."""
+        """Return whether rows were dropped, so that the space may have configurations although the result is empty."""
         return self.weight > 1
 
     def _make_room(self, count: int) -> None:

@@ -86,12 +86,12 @@ class Goals:
 
     @property
     def is_time(self) -> bool:
-        """Whether the time is the only objective, so that there are limits alone."""
+        """Return whether the time is the only objective, so that there are limits alone."""
         return self.goals == (Goal(RUNTIME),)
 
     @property
     def timed_compilation(self) -> bool:
-        """Whether an expression reads the compile time."""
+        """Return whether an expression reads the compile time."""
         return any(COMPILE in text for text in self.texts)
 
     def values(self, trial: TrialRecord) -> tuple[float, ...] | None:

@@ -191,7 +191,7 @@ class RegressionSampler(ClaimingSampler):
 
     @property
     def knows_what_is_left(self) -> bool:
-        """Whether the search strategy may describe the unmeasured configurations: see :mod:`.remaining`."""
+        """Return whether the search strategy may describe the unmeasured configurations: see :mod:`.remaining`."""
         return not isinstance(self._strategy, ClassicSearch | LazySearch)
 
     def report(self, study: Study) -> SearchReport:

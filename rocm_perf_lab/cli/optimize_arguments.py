@@ -59,7 +59,7 @@ class OptimizeArguments(ApplicationArguments):
 
     @property
     def is_application(self) -> bool:
-        """Whether a command line follows the overrides."""
+        """Return whether a command line follows the overrides."""
         return bool(self.command)
 
     @property

@@ -67,7 +67,7 @@ class ProfileArguments:
 
     @property
     def is_described(self) -> bool:
-        """Whether the arguments are overrides, not a command line."""
+        """Return whether the arguments are overrides, not a command line."""
         return is_override(self.args[0]) and not self.command
 
     @property

@@ -100,12 +100,12 @@ class Program:
 
     @cached_property
     def depends_on_order(self) -> bool:
-        """Whether atomics on device memory round or return the old value."""
+        """Return whether atomics on device memory round or return the old value."""
         return any(_is_order_dependent(instruction) for instruction in self.instructions)
 
     @cached_property
     def has_grid_barrier(self) -> bool:
-        """Whether workgroups wait for each other through global wave sync."""
+        """Return whether workgroups wait for each other through global wave sync."""
         return any(instruction.mnemonic == GRID_BARRIER for instruction in self.instructions)
 
     @cached_property

@@ -48,7 +48,7 @@ class RebuildCheck:
 
     @property
     def is_identical(self) -> bool:
-        """Whether both code objects are equal byte for byte."""
+        """Return whether both code objects are equal byte for byte."""
         return self.measured == self.rebuilt
 
     def __str__(self) -> str:

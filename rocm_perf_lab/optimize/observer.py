@@ -40,7 +40,7 @@ class VerdictStore(Protocol):
 
     @property
     def is_replaying(self) -> bool:
-        """Whether verdicts from before the interruption are left to be recalled."""
+        """Return whether verdicts from before the interruption are left to be recalled."""
         ...
 
     @property

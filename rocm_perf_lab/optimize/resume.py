@@ -68,7 +68,7 @@ class Journal:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether verdicts of the interrupted run are left to be recalled."""
+        """Return whether verdicts of the interrupted run are left to be recalled."""
         return bool(self._left)
 
     @property

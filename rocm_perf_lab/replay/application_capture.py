@@ -356,7 +356,7 @@ class ApplicationRunEnd:
 
     @property
     def was_killed(self) -> bool:
-        """Whether the application ended on a signal, also that of a time limit."""
+        """Return whether the application ended on a signal, also that of a time limit."""
         return self.timed_out or (self.exit_code is not None and self.exit_code < 0)
 
     def text(self, request: CaptureRequest) -> str:

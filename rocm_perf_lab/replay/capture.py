@@ -93,7 +93,7 @@ class Capture:
 
     @property
     def emulated(self) -> bool:
-        """Whether an emulated GPU ran the captured dispatch."""
+        """Return whether an emulated GPU ran the captured dispatch."""
         return self.manifest is not None and self.manifest.provenance.emulated
 
     def image(self, region: Region) -> NDArray[np.uint8]:

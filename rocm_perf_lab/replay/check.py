@@ -53,7 +53,7 @@ class Tolerances:
 
     @property
     def is_exact(self) -> bool:
-        """Whether memory is compared byte for byte."""
+        """Return whether memory is compared byte for byte."""
         return not self.rtol and not self.atol and self.nan == "exact"
 
 

@@ -142,7 +142,7 @@ class ReplayDevice:
 
     @property
     def deterministic(self) -> bool:
-        """Whether repeated runs have equal durations: on the emulator."""
+        """Return whether repeated runs have equal durations: on the emulator."""
         return self._device == "emulator"
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:

@@ -85,7 +85,7 @@ class DispatchList(_Model):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the application ended by itself and without an error."""
+        """Return whether the application ended by itself and without an error."""
         return self.application_exit_code == 0
 
     @property

@@ -196,7 +196,7 @@ class _Process:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the worker has ended."""
+        """Return whether the worker has ended."""
         return self._reading < 0
 
     @property

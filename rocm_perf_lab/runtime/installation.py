@@ -52,7 +52,7 @@ class RocmRuntime:
 
     @property
     def has_model_hook(self) -> bool:
-        """Whether ROCr can load a model of the GPU by itself (`HSA_MODEL_LIB`), as sources of August 2025 and later can."""
+        """Return whether ROCr can load a model of the GPU by itself (`HSA_MODEL_LIB`), as those since August 2025 can."""
         return _MODEL_HOOK in self.library.read_bytes()
 
     def describe(self) -> str:

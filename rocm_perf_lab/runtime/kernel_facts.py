@@ -46,7 +46,7 @@ class KernelFacts:
 
     @property
     def is_final(self) -> bool:
-        """Whether all blocks are optimised."""
+        """Return whether all blocks are optimised."""
         return len(self.optimised) == len(self.lengths)
 
     def answer(self, number: int, load_address: int) -> KernelAnswer:

@@ -69,7 +69,7 @@ class CorrectnessResult:
 
     @property
     def passed(self) -> bool:
-        """Whether outputs are correct and no check reported a finding."""
+        """Return whether outputs are correct and no check reported a finding."""
         return self.gate is None and self.verification.passed
 
 

@@ -66,7 +66,7 @@ class VerificationResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every output passed."""
+        """Return whether every output passed."""
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:

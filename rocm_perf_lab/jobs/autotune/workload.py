@@ -144,7 +144,7 @@ class Workload:
 
     @property
     def races(self) -> bool:
-        """Whether the fastest configurations of each shape are raced."""
+        """Return whether the fastest configurations of each shape are raced."""
         return self.goals is None or self.goals.is_time
 
     def sampler(self, space: ShapedSpace, features: Column | None = None) -> RegressionSampler:

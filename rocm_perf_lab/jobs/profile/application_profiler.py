@@ -57,7 +57,7 @@ class ApplicationDevice:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the application runs on an emulated GPU.
+        """Return whether the application runs on an emulated GPU.
 
         Raises:
             LabError: There is no such device, or a directory tree for a real GPU.

@@ -109,7 +109,7 @@ class CompilationRequest:
 
     @property
     def is_linked(self) -> bool:
-        """Whether the output is a program or a shared library."""
+        """Return whether the output is a program or a shared library."""
         return not self.kind and self.part != "device"
 
 

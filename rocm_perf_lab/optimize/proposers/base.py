@@ -30,7 +30,7 @@ class Proposer(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether offers depend on verdicts. The search then continues after a round without an accepted proposal."""
+        """Return whether offers depend on verdicts. The search then continues after a round without an accepted proposal."""
         ...
 
     def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:

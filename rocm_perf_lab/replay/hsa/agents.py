@@ -30,7 +30,7 @@ class AgentInfo:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the GPU is emulated: by the driver of `rocm-perf run`, or by its product name, as in the capture tool."""
+        """Return whether the GPU is emulated: by the driver of `rocm-perf run`, or by its product name."""
         return is_in_session() or "emulated" in self.product
 
 

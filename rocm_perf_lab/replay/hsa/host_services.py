@@ -41,7 +41,7 @@ class HsaHostServices:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a kernel may wait for an answer."""
+        """Return whether a kernel may wait for an answer."""
         return bool(self._queues)
 
     def arguments(self, code_object: CodeObject, kernel: KernelMetadata) -> Mapping[str, int]:
