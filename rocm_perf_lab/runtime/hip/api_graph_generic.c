@@ -89,44 +89,36 @@ EVENT_NODE(EventWait, hipGraphNodeTypeWaitEvent)
 
 // ---- copies of variables ----
 
-static hipError_t place_in(const void *symbol, size_t offset, size_t bytes, void **place) {
-  uint64_t address, size;
-  HIP_TRY(hip_registered_variable(symbol, hip_current_device(), &address, &size));
-  if (offset > size || bytes > size - offset) return hipErrorInvalidValue;
-  *place = (void *)(address + offset);
-  return hipSuccess;
-}
-
 HIP_API hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol, const void *source, size_t bytes, size_t offset,
                                                        hipMemcpyKind kind) {
   HIP_ENTER();
-  void *place;
-  hipError_t error = place_in(symbol, offset, bytes, &place);
-  HIP_RETURN(error == hipSuccess ? hipGraphMemcpyNodeSetParams1D(node, place, source, bytes, kind) : error);
+  uint64_t place;
+  hipError_t error = hip_variable_part(symbol, hip_current_device(), bytes, offset, &place);
+  HIP_RETURN(error == hipSuccess ? hipGraphMemcpyNodeSetParams1D(node, (void *)place, source, bytes, kind) : error);
 }
 
 HIP_API hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *to, const void *symbol, size_t bytes, size_t offset,
                                                          hipMemcpyKind kind) {
   HIP_ENTER();
-  void *place;
-  hipError_t error = place_in(symbol, offset, bytes, &place);
-  HIP_RETURN(error == hipSuccess ? hipGraphMemcpyNodeSetParams1D(node, to, place, bytes, kind) : error);
+  uint64_t place;
+  hipError_t error = hip_variable_part(symbol, hip_current_device(), bytes, offset, &place);
+  HIP_RETURN(error == hipSuccess ? hipGraphMemcpyNodeSetParams1D(node, to, (void *)place, bytes, kind) : error);
 }
 
 HIP_API hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t exec, hipGraphNode_t node, const void *symbol, const void *source,
                                                            size_t bytes, size_t offset, hipMemcpyKind kind) {
   HIP_ENTER();
-  void *place;
-  hipError_t error = place_in(symbol, offset, bytes, &place);
-  HIP_RETURN(error == hipSuccess ? hipGraphExecMemcpyNodeSetParams1D(exec, node, place, source, bytes, kind) : error);
+  uint64_t place;
+  hipError_t error = hip_variable_part(symbol, hip_current_device(), bytes, offset, &place);
+  HIP_RETURN(error == hipSuccess ? hipGraphExecMemcpyNodeSetParams1D(exec, node, (void *)place, source, bytes, kind) : error);
 }
 
 HIP_API hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t exec, hipGraphNode_t node, void *to, const void *symbol, size_t bytes,
                                                              size_t offset, hipMemcpyKind kind) {
   HIP_ENTER();
-  void *place;
-  hipError_t error = place_in(symbol, offset, bytes, &place);
-  HIP_RETURN(error == hipSuccess ? hipGraphExecMemcpyNodeSetParams1D(exec, node, to, place, bytes, kind) : error);
+  uint64_t place;
+  hipError_t error = hip_variable_part(symbol, hip_current_device(), bytes, offset, &place);
+  HIP_RETURN(error == hipSuccess ? hipGraphExecMemcpyNodeSetParams1D(exec, node, to, (void *)place, bytes, kind) : error);
 }
 
 // ---- drawing ----

@@ -144,10 +144,9 @@ HIP_API hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DP
 
 // A linear copy to or from a variable of the device.
 static hipError_t symbol_copy(const void *symbol, size_t offset, void *host, const void *source, size_t bytes, hipMemcpyKind kind, hipMemcpy3DParms *params) {
-  uint64_t address, size;
-  HIP_TRY(hip_registered_variable(symbol, hip_current_device(), &address, &size));
-  if (offset > size || bytes > size - offset) return hipErrorInvalidValue;
-  void *place = (void *)(address + offset);
+  uint64_t address;
+  HIP_TRY(hip_variable_part(symbol, hip_current_device(), bytes, offset, &address));
+  void *place = (void *)address;
   *params = host ? hip_linear_copy(host, place, bytes, kind) : hip_linear_copy(place, source, bytes, kind);
   return hipSuccess;
 }

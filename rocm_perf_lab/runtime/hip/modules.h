@@ -45,6 +45,8 @@ uint64_t hip_code_bytes(const void *code);                 // of an ELF file or 
 hipError_t hip_registered_function(const void *host_function, struct hip_device *device, struct ihipModuleSymbol_t **function);
 // The variable that belongs to a host variable: hipErrorInvalidSymbol.
 hipError_t hip_registered_variable(const void *host_variable, struct hip_device *device, uint64_t *address, uint64_t *bytes);
+// symbols.c: the address of a part of the variable; hipErrorInvalidValue: the part is not inside.
+hipError_t hip_variable_part(const void *symbol, struct hip_device *device, size_t bytes, size_t offset, uint64_t *address);
 const char *hip_registered_name(const void *host_function);
 // The host's function of a registered kernel; the function itself if it is one of a module.
 const void *hip_host_function_of(const struct ihipModuleSymbol_t *function);

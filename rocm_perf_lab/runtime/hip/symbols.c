@@ -24,8 +24,7 @@ HIP_API hipError_t hipGetSymbolSize(size_t *size, const void *symbol) {
   HIP_RETURN(error);
 }
 
-// The address of a part of a variable.
-static hipError_t place(const void *symbol, struct hip_device *device, size_t bytes, size_t offset, uint64_t *address) {
+hipError_t hip_variable_part(const void *symbol, struct hip_device *device, size_t bytes, size_t offset, uint64_t *address) {
   uint64_t size;
   HIP_TRY(variable(symbol, device, address, &size));
   if (offset > size || bytes > size - offset) return hipErrorInvalidValue;
@@ -54,7 +53,7 @@ static hipError_t copy_to(const void *symbol, const void *from, size_t bytes, si
   uint64_t to;
   if (!is_to_symbol(kind)) return hipErrorInvalidMemcpyDirection;
   HIP_TRY(hip_stream_of(handle, &stream));
-  HIP_TRY(place(symbol, stream->device, bytes, offset, &to));
+  HIP_TRY(hip_variable_part(symbol, stream->device, bytes, offset, &to));
   if (!bytes) return hipSuccess;
   if (!from) return hipErrorInvalidValue;
   if (timing == NOW) {
@@ -70,7 +69,7 @@ static hipError_t copy_from(void *to, const void *symbol, size_t bytes, size_t o
   uint64_t from;
   if (!is_from_symbol(kind)) return hipErrorInvalidMemcpyDirection;
   HIP_TRY(hip_stream_of(handle, &stream));
-  HIP_TRY(place(symbol, stream->device, bytes, offset, &from));
+  HIP_TRY(hip_variable_part(symbol, stream->device, bytes, offset, &from));
   if (!bytes) return hipSuccess;
   if (!to) return hipErrorInvalidValue;
   if (timing == NOW) {
