@@ -171,7 +171,8 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 def _task(task: tuple[Source, str, str, int]) -> Run:
     source, name, sampler, seed = task
-    return run(_landscapes(source)[name], sampler, seed, earlier(source, name))
+    landscape, before = _landscapes(source)[name], earlier(source, name)
+    return run(landscape, sampler, seed, Prior.from_landscape(landscape.space, before) if before is not None else None)
 
 
 @cache
@@ -214,7 +215,7 @@ def earlier(source: Source, name: str) -> Landscape | None:
     return found
 
 
-def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None = None) -> Run:
+def run(landscape: Landscape, sampler: str, seed: int, prior: Prior | None = None) -> Run:
     """Search a landscape with a new sampler and study."""
     import optuna
 
@@ -227,7 +228,7 @@ def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None
         recorder.times.extend(kernel_tuner_peer.times_of(landscape, seed, budget))
         return _outcome(landscape, sampler, recorder.times[:budget], time.process_time() - start)
     start = time.process_time()
-    study = optuna.create_study(sampler=SAMPLERS[sampler](landscape, seed, earlier))
+    study = optuna.create_study(sampler=SAMPLERS[sampler](landscape, seed, prior))
     if sampler in _PEERS:
         _search_freely(study, recorder, budget, seed)
     else:
@@ -301,32 +302,31 @@ def warnings_off() -> None:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
-def _regression(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
-    prior = Prior.from_landscape(landscape.space, earlier) if earlier is not None else None
+def _regression(landscape: Landscape, seed: int, prior: Prior | None) -> BaseSampler:
     return RegressionSampler(landscape.space, seed=seed, prior=prior)
 
 
-def _classic(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
+def _classic(landscape: Landscape, seed: int, prior: Prior | None) -> BaseSampler:
     return RegressionSampler(landscape.space, seed=seed, model="classic")
 
 
-def _tpe(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
+def _tpe(landscape: Landscape, seed: int, prior: Prior | None) -> BaseSampler:
     from optuna.samplers import TPESampler
 
     return TPESampler(multivariate=True, seed=seed)
 
 
-def _extra_trees(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
+def _extra_trees(landscape: Landscape, seed: int, prior: Prior | None) -> BaseSampler:
     return RegressionSampler(landscape.space, seed=seed, strategy=ExtraTrees(landscape.space, seed))
 
 
-def _random(landscape: Landscape, seed: int, earlier: Landscape | None) -> BaseSampler:
+def _random(landscape: Landscape, seed: int, prior: Prior | None) -> BaseSampler:
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)
 
 
-SAMPLERS: dict[str, Callable[[Landscape, int, Landscape | None], BaseSampler]] = {
+SAMPLERS: dict[str, Callable[[Landscape, int, Prior | None], BaseSampler]] = {
     "regression": _regression,
     "classic": _classic,
     "tpe": _tpe,

@@ -29,6 +29,15 @@ class ObjectiveConfig(StrictModel):
     direction: Literal["minimise", "maximise"] = "minimise"
 
 
+class EmulatedRuns(StrictModel):
+    """Emulated runs of `prior: emulated`, before the first measurement."""
+
+    params: dict[str, Value] | None = None
+    """Kernel parameters for a smaller problem, which the emulator executes in less time."""
+    budget: PositiveInt = 40
+    """Number of configurations to emulate."""
+
+
 class AutotuneConfig(StrictModel):
     """Settings of a search."""
 
@@ -55,7 +64,9 @@ class AutotuneConfig(StrictModel):
     sampler: Component | None = None
     """Optuna sampler or search strategy in place of the default sampler."""
     prior: str | None = None
-    """Earlier results of this space: a landscape file, the directory of a run, `study:NAME@URL` or `mlflow:RUN_ID`."""
+    """Earlier results of this space: a landscape file, the directory of a run, `study:NAME@URL` or `mlflow:RUN_ID`;
+    or `emulated`: runs on the emulator."""
+    emulated: EmulatedRuns = EmulatedRuns()
     features: tuple[Literal["parameters", "compiled"], ...] = ("parameters",)
     """Inputs of the model; `compiled` compiles every configuration before the first measurement."""
     max_compiled: PositiveInt = 5000

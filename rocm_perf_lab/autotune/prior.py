@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape
     from rocm_perf_lab.autotune.space import Space
 
-_FEWEST = 5
+FEWEST = 5
+"""Number of configurations that ran, from which results are a prior."""
 _POINTS = 400
 _SLOW = 0.9
 """Quantile of the earlier times above which differences are ignored."""
@@ -81,11 +82,11 @@ class Prior:
             if row is not None and (time > 0):
                 times[row] = time
         known = ~np.isnan(times)
-        if np.isfinite(times).sum() < _FEWEST:
+        if np.isfinite(times).sum() < FEWEST:
             raise PriorError(
                 f"the earlier results share {int(np.isfinite(times).sum())} configurations with this space",
                 where=source,
-                hint=f"at least {_FEWEST} are needed; check names and values of the parameters",
+                hint=f"at least {FEWEST} are needed; check names and values of the parameters",
             )
         logs = np.full(len(space), np.nan)
         logs[known] = np.log(times[known])

@@ -166,6 +166,38 @@ def test_an_unreadable_prior_is_an_error(
     assert not (tmp_path / "none.db").exists()
 
 
+EMULATED = ("autotune.prior=emulated", "autotune.emulated.budget=8")
+
+
+def test_emulated_runs_of_a_smaller_problem_are_a_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tuned(tmp_path / "run", *EMULATED, "autotune.emulated.params={m:32,n:64}", "autotune.budget=4", "tracking=none")
+
+    assert "prior   8 configurations from the emulator at m=32, n=64" in capsys.readouterr().out
+    assert len(result["trials"]) == 4
+    assert all(trial["runtime_ms"] is None or trial["runtime_ms"] > 0 for trial in result["trials"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["autotune.emulated.params=null"], "the search itself is emulated at this size"),
+        (["autotune.emulated.params={m:64,n:64}"], "the search itself is emulated at this size"),
+        (["autotune.emulated.params={rows:64}"], "has no parameter 'rows'"),
+        (["autotune.emulated.params={block_m:16}"], "the space varies 'block_m'"),
+        (["autotune.emulated.params={m:0}"], "0 of 8 emulated configurations ran, 5 are needed; trial 0: "),
+        (["autotune.emulated.params={m:32}", "autotune.shapes=[{m:64},{m:128}]"], "several shapes have no emulated prior"),
+    ],
+)
+def test_an_impossible_emulated_prior_is_an_error(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    where = (f"autotune.space={tmp_path}/space.yaml", f"hydra.run.dir={tmp_path}/run", "tracking=none")
+
+    assert run_lab(["job=autotune", "kernel=gemm_hip", *SMALL, *where, *EMULATED, *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("sampler", ["TPESampler", "RandomSampler"])
 def test_an_optuna_sampler_measures_no_configuration_twice(sampler: str, tmp_path: Path) -> None:
     result = tuned(

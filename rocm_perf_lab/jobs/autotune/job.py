@@ -71,7 +71,7 @@ class AutotuneJob:
             return WorkloadSearch(lab, self._command, _tracker).run()
         whole = configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
-        prior = configured_prior(lab.config, subject.space, configured_goals(lab.config, subject.space))
+        prior = configured_prior(lab, subject.space, configured_goals(lab.config, subject.space))
         slack = lab.timing_errors.decisive.factor if self._command is None and lab.timing_errors is not None else 1.0
         sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features, slack=slack)
         stop_when = stopping_rule(lab.config, sampler)

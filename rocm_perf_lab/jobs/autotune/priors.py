@@ -1,4 +1,4 @@
-"""Earlier results named by `autotune.prior`: a landscape file, the directory of a run, a study, or an MLflow run."""
+"""Earlier results that `autotune.prior` names: a landscape, the directory of a run, a study, an MLflow run, or the emulator."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rocm_perf_lab.autotune.sampler import as_times
 from rocm_perf_lab.autotune.storage import open_storage, storage_errors, without_password
 from rocm_perf_lab.autotune.trials import TrialRecord, records
 from rocm_perf_lab.core.expressions import ExpressionError
+from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED, emulated_trials, reduced_size
 from rocm_perf_lab.tracking.store import read_artifact
 
 if TYPE_CHECKING:
@@ -21,28 +22,31 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.jobs.lab import Lab
 
 RESULT = "autotune.json"
 STUDY = "study.db"
 _MLFLOW, _STUDY, _SQLITE = "mlflow:", "study:", "sqlite:///"
-_FORMS = "a landscape file, the directory of an autotune run, study:NAME@URL, or mlflow:RUN_ID"
+_FORMS = "a landscape file, the directory of an autotune run, study:NAME@URL, mlflow:RUN_ID, or emulated"
 
 
-def configured_prior(config: LabConfig, space: Space, goals: Goals | None = None) -> Prior | None:
+def configured_prior(lab: Lab, space: Space, goals: Goals | None = None) -> Prior | None:
     """Return the earlier results that the configuration names, or None.
 
     Args:
-        config: Configuration that names the results.
+        lab: Configuration that names the results, and console.
         space: The search space.
         goals: Objective and limits of the search, with which earlier trials are evaluated; None for the time.
 
     Raises:
         LabError: The results cannot be read, lack a metric of the objective, or share too few configurations with the space.
     """
+    config = lab.config
     text = config.autotune.prior
     if text is None:
         return None
+    if text == EMULATED:
+        return _prior(space, emulated_trials(lab, space), reduced_size(config), goals)
     if text.startswith(_MLFLOW):
         uri = config.tracking.arguments.get("uri")
         document = read_artifact(text.removeprefix(_MLFLOW), RESULT, uri=str(uri) if uri else None)

@@ -143,7 +143,7 @@ class Sweep:
             space = self.space
             assert isinstance(space, ShapedSpace)
             return lambda _: workload.sampler(space, self.features)
-        prior = configured_prior(config, self.space, goals)
+        prior = configured_prior(self.lab, self.space, goals)
         slack = self.lab.timing_errors.decisive.factor if self.lab.timing_errors is not None else 1.0
         made = partial(configured_sampler, config, self.space, prior=prior, features=self.features, slack=slack)
         return lambda seed: made(seed=seed)

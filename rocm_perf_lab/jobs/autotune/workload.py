@@ -22,6 +22,7 @@ from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import Tuner, race_of, within_limits
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, track_trial
 from rocm_perf_lab.jobs.autotune.samplers import stopping_rule
@@ -200,6 +201,8 @@ class Workload:
         text = self.config.autotune.prior
         if text is None:
             return ()
+        if text == EMULATED:
+            raise PriorError("several shapes have no emulated prior", where="autotune.prior", hint="remove it, or the shapes")
         path = Path(text) / NAME if Path(text).is_dir() else Path(text)
         hint = f"name the directory of a run with autotune.shapes, or its {NAME}"
         try:
