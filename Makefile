@@ -58,9 +58,9 @@ figures: $(READY)
 	$(BIN)/python -m benchmarks.figures
 
 # Debian's ROCm packages in a directory tree of their own (1.3 GB), in the cache directory or in ROCM_PERF_LAB_ROCM_ROOT, for tests
-# of the emulated driver; rocm-root-tests adds AMD's test programs for gfx90a (13 GB).
+# of the emulated driver; SUITE=trixie or SUITE=experimental for other releases; rocm-root-tests adds AMD's test programs for gfx90a (13 GB).
 rocm-root: $(READY)
-	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages
+	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages $(if $(SUITE),--suite $(SUITE))
 
 rocm-root-tests: $(READY)
 	@$(BIN)/python -m rocm_perf_lab.runtime.rocm_packages --tests

@@ -1,4 +1,4 @@
-"""Debian's ROCm packages in a separate directory tree: `python -m rocm_perf_lab.runtime.rocm_packages [--tests] [PACKAGE...]`.
+"""ROCm packages of Debian in a tree: `python -m rocm_perf_lab.runtime.rocm_packages [--suite NAME] [--tests] [PACKAGE...]`.
 
 Packages are downloaded with apt from the mirror that this machine uses, with a private package database, and unpacked without
 running their scripts. So neither root nor a Debian of the same release is needed, and the system is not changed.
@@ -17,20 +17,15 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import locked, write_text
-from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, enter_root, is_complete, rocm_root_dir
+from rocm_perf_lab.runtime.rocm_releases import DEFAULT_SUITE, RELEASES, release_of
+from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, enter_root, is_complete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocm_perf_lab.runtime.rocm_releases import DebianRelease
+
 SUITE_VARIABLE = "ROCM_PERF_LAB_ROCM_SUITE"
-_DEFAULT_SUITE = "sid"
-_SYSTEM = ("base-files", "base-passwd", "libc-bin", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "perl")
-_COMPILERS = ("g++", "libc6-dev", "hipcc", "libamdhip64-6", "libamdhip64-dev", "libhsa-runtime-dev")
-_TOOLS = ("rocminfo", "rocm-smi", "amd-smi")
-_OPENCL = ("clinfo", "rocm-opencl-icd", "ocl-icd-libopencl1", "ocl-icd-opencl-dev", "python3-pyopencl", "python3-pytest")
-_LIBRARIES = ("librocprim-dev", "libhipcub-dev", "librocthrust-dev", "libhipfft-dev", "librocfft-dev", "python3", "python3-numpy")
-_APPLICATIONS = ("hashcat", "hashcat-data")
-BASE_PACKAGES = (*_SYSTEM, *_COMPILERS, *_TOOLS, *_OPENCL, *_LIBRARIES, *_APPLICATIONS)
 TEST_PACKAGES = (
     "librocrand1-tests",
     "librocfft0-tests",
@@ -45,7 +40,7 @@ TEST_PACKAGES = (
     "libggml0-backend-hip",
     "diffutils",  # for rocBLAS's tests
 )
-"""AMD's test programs, built for gfx90a: about 3 GB to download, 13 GB on disk."""
+"""AMD's test programs of the default suite, built for gfx90a: about 3 GB to download, 13 GB on disk."""
 _LINKS = {"usr/bin/awk": "mawk", "usr/bin/cc": "gcc", "usr/bin/c++": "g++"}
 """Links that package scripts would have made."""
 _COMPILER_WRAPPER = """\
@@ -70,6 +65,7 @@ _ACCOUNTS = {"etc/passwd": "passwd.master", "etc/group": "group.master"}
 _APT_SETTINGS = """\
 Dir::Etc::SourceList "{state}/sources.list";
 Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "{state}/preferences";
 Dir::Etc::PreferencesParts "/dev/null";
 Dir::State "{state}";
 Dir::State::Lists "{state}/lists";
@@ -91,12 +87,12 @@ class PackageDownloads:
 
     state: Path
 
-    def prepare(self, mirror: str, suite: str, status: str) -> None:
+    def prepare(self, mirror: str, release: DebianRelease, status: str) -> None:
         """Write apt's settings and read the package lists of `mirror`.
 
         Args:
             mirror: Address of a Debian mirror.
-            suite: Suite or code name, for example `sid`.
+            release: Suites and pins.
             status: Database of the packages that are already unpacked, in dpkg's format.
 
         Raises:
@@ -105,7 +101,8 @@ class PackageDownloads:
         for directory in ("lists/partial", "archives/partial", "none/partial"):
             (self.state / directory).mkdir(parents=True, exist_ok=True)
         write_text(self.state / "status", status)
-        write_text(self.state / "sources.list", f"deb {mirror} {suite} main\n")
+        write_text(self.state / "sources.list", release.sources(mirror))
+        write_text(self.state / "preferences", release.preferences())
         write_text(self.state / "apt.conf", _APT_SETTINGS.format(state=self.state))
         self._apt(["-qq", "update"])
 
@@ -135,7 +132,7 @@ class PackageDownloads:
         return done.stdout
 
 
-def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
+def install_packages(root: Path, packages: Sequence[str], release: DebianRelease) -> list[str]:
     """Set up `root` with packages, or add those that it lacks.
 
     A new tree is built under a temporary name and renamed when it is complete. Processes that ask for the same tree wait for
@@ -144,6 +141,7 @@ def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
     Args:
         root: The directory tree.
         packages: Names of Debian packages.
+        release: Release to which they belong.
 
     Returns:
         The packages that were missing; empty if `root` was complete.
@@ -156,7 +154,7 @@ def install_packages(root: Path, packages: Sequence[str]) -> list[str]:
         missing = [package for package in packages if package not in present]
         if missing:
             _require_tools()
-            _install(root, missing, present)
+            _install(root, missing, present, release)
         _wrap_compilers(root)
         return missing
 
@@ -183,12 +181,15 @@ def debian_mirror() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Set up the ROCm root of this machine and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m rocm_perf_lab.runtime.rocm_packages", description=__doc__.split("\n")[0])
-    parser.add_argument("--tests", action="store_true", help="also AMD's test programs for gfx90a, 13 GB on disk")
+    suite = os.environ.get(SUITE_VARIABLE, DEFAULT_SUITE)
+    parser.add_argument("--suite", default=suite, metavar="NAME", help=f"Debian suite: {', '.join(RELEASES)} (default: {suite})")
+    parser.add_argument("--tests", action="store_true", help=f"also AMD's test programs of {DEFAULT_SUITE}, 13 GB on disk")
     parser.add_argument("packages", nargs="*", help="other packages to add")
     chosen = parser.parse_args(arguments)
-    root = rocm_root_dir()
     try:
-        added = install_packages(root, [*BASE_PACKAGES, *(TEST_PACKAGES if chosen.tests else ()), *chosen.packages])
+        release = release_of(chosen.suite)
+        root = release.root
+        added = install_packages(root, [*release.packages, *(TEST_PACKAGES if chosen.tests else ()), *chosen.packages], release)
     except LabError as error:
         print("error: " + "\n".join(error.lines()), file=sys.stderr)
         return error.exit_code
@@ -202,7 +203,7 @@ def _require_tools() -> None:
             raise LabError(f"{tool} is not installed", hint="use a machine or a container with Debian, or install ROCm itself")
 
 
-def _install(root: Path, missing: Sequence[str], present: Sequence[str]) -> None:
+def _install(root: Path, missing: Sequence[str], present: Sequence[str], release: DebianRelease) -> None:
     """Download and unpack packages into a new tree or into the present one."""
     state = root.with_name(f"{root.name}.packages")
     place = root if present else root.with_name(f"{root.name}.new")
@@ -212,7 +213,7 @@ def _install(root: Path, missing: Sequence[str], present: Sequence[str]) -> None
         place.mkdir(parents=True)
     downloads = PackageDownloads(state)
     _report("reading the package lists")
-    downloads.prepare(debian_mirror(), os.environ.get(SUITE_VARIABLE, _DEFAULT_SUITE), database.read_text() if present else "")
+    downloads.prepare(debian_mirror(), release, database.read_text() if present else "")
     _report(f"downloading {len(missing)} packages and their dependencies")
     files = downloads.download(missing)
     _report(f"unpacking {len(files)} packages into {root}")

@@ -7,7 +7,8 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.runtime.rocm_packages import install_packages
-from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, check_program_in_root
+from rocm_perf_lab.runtime.rocm_releases import RELEASES, release_of
+from rocm_perf_lab.runtime.rocm_root import COMPLETE_FILE, ROOT_VARIABLE, check_program_in_root
 
 
 @pytest.fixture
@@ -53,6 +54,35 @@ def test_compilers_of_the_tree_are_not_told_to_move_the_directory_of_the_c_heade
     link.symlink_to(compiler)
     (root / COMPLETE_FILE).write_text("hipcc\n")
 
-    assert install_packages(root, ["hipcc"]) == []
+    assert install_packages(root, ["hipcc"], RELEASES["sid"]) == []
 
     assert subprocess.run([link, *arguments.split()], capture_output=True, text=True, check=True).stdout == f"{passed} a b "
+
+
+def test_each_suite_has_a_directory_and_only_an_incomplete_one_has_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ROOT_VARIABLE, raising=False)
+
+    assert [release.root.name for release in RELEASES.values()] == [
+        "rocm-root-bookworm",
+        "rocm-root-trixie",
+        "rocm-root",
+        "rocm-root-experimental",
+    ]
+    assert RELEASES["trixie"].sources("http://mirror/") == "deb http://mirror/ trixie main\n"
+    assert RELEASES["trixie"].preferences() == ""
+    both = "deb http://mirror/ experimental main\ndeb http://mirror/ sid main\n"
+    assert RELEASES["experimental"].sources("http://mirror/") == both
+    assert RELEASES["experimental"].preferences() == (
+        "Package: *hip* *hsa* *rocm* *amd-comgr*\nPin: release a=experimental\nPin-Priority: 990\n"
+    )
+
+
+def test_a_named_directory_is_used_for_every_suite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+
+    assert {release.root for release in RELEASES.values()} == {tmp_path}
+
+
+def test_a_suite_without_known_packages_is_refused() -> None:
+    with pytest.raises(LabError, match="suite bullseye is not known"):
+        release_of("bullseye")
