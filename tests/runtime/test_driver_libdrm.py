@@ -26,8 +26,10 @@ def test_functions_of_libdrm(rocm_programs: RocmPrograms, tmp_path: Path) -> Non
         "allocate 0",
         "map 0",
         "address 0 7",
+        "describe 0",
         "export 0",
         f"import 0 {1 << 20}",
+        f"query 0 {1 << 20} 4 41",
         "unmap 0",
         "free 0",
     ]

@@ -24,6 +24,14 @@ struct amdgpu_bo {
 };
 struct amdgpu_bo_import_result { struct amdgpu_bo *buf_handle; uint64_t alloc_size; };
 struct amdgpu_bo_alloc_request { uint64_t alloc_size, phys_alignment; uint32_t preferred_heap; uint64_t flags; };
+struct amdgpu_bo_metadata { uint64_t flags, tiling_info; uint32_t size_metadata, umd_metadata[64]; };
+struct amdgpu_bo_info {
+  uint64_t alloc_size, phys_alignment;
+  uint32_t preferred_heap;
+  uint64_t alloc_flags;
+  struct amdgpu_bo_metadata metadata;
+};
+_Static_assert(sizeof(struct amdgpu_bo_metadata) <= RPL_METADATA_BYTES, "it is stored as it is");
 struct amdgpu_gpu_info {
   uint32_t asic_id, chip_rev, chip_external_rev, family_id;
   uint64_t ids_flags, max_engine_clk, max_memory_clk;
@@ -222,6 +230,23 @@ RPL_EXPORT int amdgpu_bo_export(bo_handle object, unsigned type, uint32_t *share
     return fd;
   *shared = (uint32_t)fd;
   return 0;
+}
+
+// ROCr 7 recognises memory of other processes by its metadata.
+RPL_EXPORT int amdgpu_bo_set_metadata(bo_handle object, struct amdgpu_bo_metadata *metadata) {
+  if (!drv_settings())
+    FORWARD(int, -EINVAL, amdgpu_bo_set_metadata, object, metadata);
+  if (metadata->size_metadata > sizeof metadata->umd_metadata)
+    return -EINVAL;
+  return -drv_share_set_metadata(object->storage, metadata, sizeof *metadata);
+}
+
+RPL_EXPORT int amdgpu_bo_query_info(bo_handle object, struct amdgpu_bo_info *info) {
+  if (!drv_settings())
+    FORWARD(int, -EINVAL, amdgpu_bo_query_info, object, info);
+  *info = (struct amdgpu_bo_info){.alloc_size = object->size, .phys_alignment = RPL_PAGE_BYTES};
+  info->preferred_heap = object->storage->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? AMDGPU_GEM_DOMAIN_VRAM : AMDGPU_GEM_DOMAIN_GTT;
+  return -drv_share_get_metadata(object->storage, &info->metadata, sizeof info->metadata);
 }
 
 RPL_EXPORT int amdgpu_bo_cpu_map(bo_handle object, void **address) {

@@ -23,6 +23,8 @@ _Static_assert(sizeof(struct record) == RECORD_BYTES, "records are found by thei
 
 static uint64_t position_of(uint64_t offset) { return RPL_RECORDS + offset / RPL_PAGE_BYTES * RECORD_BYTES; }
 
+static uint64_t metadata_of(uint64_t offset) { return RPL_METADATA + offset / RPL_PAGE_BYTES * RPL_METADATA_BYTES; }
+
 static int lock_pages(int fd, const struct drv_storage *storage) {
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = (off_t)storage->offset, .l_len = (off_t)storage->size};
   return fcntl(fd, F_OFD_SETLK, &lock);
@@ -45,6 +47,24 @@ void drv_share_forget_storage(const struct drv_storage *storage) {
   static const struct record nothing;
   if (storage->exported)
     (void)!pwrite(drv_memory_file(), &nothing, sizeof nothing, (off_t)position_of(storage->offset));
+  static const char no_metadata[RPL_METADATA_BYTES];
+  if (storage->exported || storage->described)  // an importer may have set them
+    (void)!pwrite(drv_memory_file(), no_metadata, sizeof no_metadata, (off_t)metadata_of(storage->offset));
+}
+
+int drv_share_set_metadata(struct drv_storage *storage, const void *data, size_t size) {
+  int file = storage->file >= 0 ? storage->file : drv_memory_file();
+  if (size > RPL_METADATA_BYTES)
+    return EINVAL;
+  storage->described = 1;
+  return pwrite(file, data, size, (off_t)metadata_of(storage->offset)) == (ssize_t)size ? 0 : ENOSPC;
+}
+
+int drv_share_get_metadata(const struct drv_storage *storage, void *data, size_t size) {
+  int file = storage->file >= 0 ? storage->file : drv_memory_file();
+  if (size > RPL_METADATA_BYTES)
+    return EINVAL;
+  return pread(file, data, size, (off_t)metadata_of(storage->offset)) == (ssize_t)size ? 0 : EIO;
 }
 
 static int read_record(int fd, uint64_t position, struct record *record) {

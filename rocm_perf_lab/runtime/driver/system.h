@@ -16,6 +16,7 @@ enum { RPL_DOORBELL_BYTES = 8192, RPL_DOORBELLS = RPL_DOORBELL_BYTES / 8, RPL_LA
 #define RPL_MMIO_OFFSET UINT64_C(0x200000)            // + RPL_PAGE_BYTES * index
 #define RPL_FIRST_BLOCK UINT64_C(0x400000)
 #define RPL_RECORDS (UINT64_C(1) << 61)               // one struct per exported block, see sharing.c
+#define RPL_METADATA (RPL_RECORDS + (UINT64_C(1) << 60))  // data of libdrm's users about blocks, see sharing.c
 // Offsets that stand for buffer objects whose pages are in another process's file: + (handle << RPL_FOREIGN_SHIFT). No pages.
 #define RPL_FOREIGN (UINT64_C(3) << 60)
 #define RPL_FILE_BYTES (UINT64_C(1) << 62)
@@ -50,7 +51,7 @@ struct drv_storage {
   uint64_t offset, size;
   uint32_t gpu, flags;            // index of the GPU, KFD_IOC_ALLOC_MEM_FLAGS_*
   int file;                       // -1: our memory file; else a descriptor of another process's
-  uint32_t references, exported;
+  uint32_t references, exported, described;
 };
 int drv_memory_allocate(struct kfd_ioctl_alloc_memory_of_gpu_args *args);
 int drv_memory_free(uint64_t handle);
@@ -100,6 +101,10 @@ int drv_share_export(struct drv_storage *storage, int flags);       // a dmabuf 
 struct drv_storage *drv_share_import(int dmabuf);
 int drv_share_describe(int dmabuf, uint64_t *size, uint32_t *gpu, uint32_t *flags);  // 0 or an errno
 int drv_share_place(int dmabuf, uint64_t *offset, uint64_t *size);  // in its file; 0 or an errno
+// Data that users of libdrm attach to a block, seen by all processes that share it; at most RPL_METADATA_BYTES. 0 or an errno.
+enum { RPL_METADATA_BYTES = 512 };
+int drv_share_set_metadata(struct drv_storage *storage, const void *data, size_t size);
+int drv_share_get_metadata(const struct drv_storage *storage, void *data, size_t size);
 int drv_share_is_held(const struct drv_storage *storage);           // a dmabuf still refers to these pages
 void drv_share_forget_storage(const struct drv_storage *storage);   // its pages are being freed
 int drv_ipc_export(struct drv_storage *storage, uint32_t handle[4]);

@@ -23,6 +23,8 @@ static void *function(const char *library, const char *name) {
 }
 #define DRM(result, name, ...) ((result(*)(__VA_ARGS__))function("libdrm.so.2", name))
 #define AMDGPU(name, ...) ((int (*)(__VA_ARGS__))function("libdrm_amdgpu.so.1", name))
+struct metadata { uint64_t flags, tiling_info; uint32_t size_metadata, umd_metadata[64]; };
+struct description { uint64_t size, alignment; uint32_t heap; uint64_t flags; struct metadata metadata; };
 
 int main(void) {
   int node = DRM(int, "drmOpenRender", int)(MINOR);
@@ -46,11 +48,16 @@ int main(void) {
   int (*change)(void *, uint64_t, uint64_t, uint64_t, uint64_t, uint32_t) =
       AMDGPU("amdgpu_bo_va_op", void *, uint64_t, uint64_t, uint64_t, uint64_t, uint32_t);
   printf("address %d %d\n", change(object, 0, BYTES, (uint64_t)place, 0, MAP), place[5]);
+  struct metadata metadata = {.size_metadata = 8, .umd_metadata = {31, 41}};
+  printf("describe %d\n", AMDGPU("amdgpu_bo_set_metadata", void *, struct metadata *)(object, &metadata));
   uint32_t dmabuf;
   struct imported imported;
   printf("export %d\n", AMDGPU("amdgpu_bo_export", void *, uint32_t, uint32_t *)(object, DMABUF, &dmabuf));
   printf("import %d", AMDGPU("amdgpu_bo_import", void *, uint32_t, uint32_t, struct imported *)(device, DMABUF, dmabuf, &imported));
   printf(" %d\n", (int)imported.size);
+  struct description description;
+  printf("query %d", AMDGPU("amdgpu_bo_query_info", void *, struct description *)(imported.object, &description));
+  printf(" %d %d %d\n", (int)description.size, description.heap, (int)description.metadata.umd_metadata[1]);
   printf("unmap %d\n", change(object, 0, BYTES, (uint64_t)place, 0, UNMAP));
   printf("free %d\n", AMDGPU("amdgpu_bo_free", void *)(imported.object));
   return 0;
