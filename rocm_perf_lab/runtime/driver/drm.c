@@ -299,12 +299,41 @@ static int gem_va(uint32_t gpu, const struct drm_amdgpu_gem_va *args) {
   return drv_gem_va(gpu, args->handle, args->operation, args->offset_in_bo, args->map_size, args->va_address);
 }
 
+static int gem_metadata(uint32_t gpu, struct drm_amdgpu_gem_metadata *args) {
+  struct drv_storage *storage = drv_gem_get(args->handle, gpu);
+  int error = EINVAL;
+  if (!storage)
+    return ENOENT;
+  if (args->op == AMDGPU_GEM_METADATA_OP_GET_METADATA)
+    error = drv_share_get_metadata(storage, &args->data, sizeof args->data);
+  else if (args->op == AMDGPU_GEM_METADATA_OP_SET_METADATA && args->data.data_size_bytes <= sizeof args->data.data)
+    error = drv_share_set_metadata(storage, &args->data, sizeof args->data);
+  drv_storage_put(storage);
+  return error;
+}
+
+static int gem_op(uint32_t gpu, const struct drm_amdgpu_gem_op *args) {
+  struct drv_storage *storage = drv_gem_get(args->handle, gpu);
+  int error = args->op == AMDGPU_GEM_OP_GET_GEM_CREATE_INFO ? 0 : EINVAL;
+  if (!storage)
+    return ENOENT;
+  if (!error) {
+    struct drm_amdgpu_gem_create_in *info = (void *)(uintptr_t)args->value;
+    *info = (struct drm_amdgpu_gem_create_in){.bo_size = storage->size, .alignment = RPL_PAGE_BYTES};
+    info->domains = storage->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? AMDGPU_GEM_DOMAIN_VRAM : AMDGPU_GEM_DOMAIN_GTT;
+  }
+  drv_storage_put(storage);
+  return error;
+}
+
 static int of_amdgpu(uint32_t gpu, unsigned number, void *args) {
   switch (number) {
     case DRM_AMDGPU_INFO: return drv_drm_info(gpu, args);
     case DRM_AMDGPU_GEM_CREATE: return gem_create(gpu, args);
     case DRM_AMDGPU_GEM_MMAP: return gem_mmap(gpu, args);
     case DRM_AMDGPU_GEM_VA: return gem_va(gpu, args);
+    case DRM_AMDGPU_GEM_METADATA: return gem_metadata(gpu, args);
+    case DRM_AMDGPU_GEM_OP: return gem_op(gpu, args);
     default: return EINVAL;
   }
 }
