@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SOURCES = Path(__file__).parents[1] / "runtime" / "programs"
-_ARCHITECTURES = ("gfx942", "gfx90a")
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,10 @@ class RocmPrograms:
     """Programs inside a ROCm root."""
 
     root: Path
+    architectures: tuple[str, ...] = ("gfx942", "gfx90a")
 
     def compile(self, name: str, directory: Path = SOURCES) -> Path:
-        """Return the executable of a program for gfx942 and gfx90a, with lines; compile it unless it is in the cache."""
+        """Return the executable of a program for the architectures, with lines; compile it unless it is in the cache."""
         return self._compile(directory / f"{name}.hip", sorted(SOURCES.glob("*.h")), directory)
 
     def compile_file(self, source: Path, header: Path, directory: Path) -> Path:
@@ -41,13 +41,17 @@ class RocmPrograms:
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
             built = program.with_name(f"{program.name}.{os.getpid()}")
-            targets = [f"--offload-arch={architecture}" for architecture in _ARCHITECTURES]
-            command = ["hipcc", *targets, "-O2", "-g", str(source), "-o", str(built), "-lhiprtc"]
+            targets = [f"--offload-arch={architecture}" for architecture in self.architectures]
+            command = ["hipcc", *targets, "-O2", "-g", str(source), "-o", str(built), *self._libraries()]
             inside = enter_root(self.root, command, shared=[directory], working_directory=program.parent, environment={})
             done = subprocess.run(inside, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             built.rename(program)
         return program
+
+    def _libraries(self) -> list[str]:
+        """Return options that link the compiler of run time, which HIP 5 has in its own library."""
+        return ["-lhiprtc"] if list((self.root / "usr/lib").glob("*/libhiprtc.so")) else []
 
     def command(self, command: Sequence[str | Path], options: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs a command on the emulated GPU."""

@@ -1,9 +1,12 @@
 // Kernels, streams, events, graphs, and calls from the device to the host.
 #define HIP_ENABLE_WARP_SYNC_BUILTINS  // ballots of groups
+#include <hip/hip_runtime.h>  // before the headers of HIP 5, which do not include it
 #include <hip/hip_cooperative_groups.h>
 #include <hip/hip_bf16.h>
 #include <hip/hip_ext.h>
+#if HIP_VERSION_MAJOR >= 6
 #include <hip/hip_fp8.h>
+#endif
 #include <hip/hiprtc.h>
 #include <unistd.h>
 #include <atomic>
@@ -20,6 +23,7 @@ __device__ int sum_of_group(cg::thread_group group, int* scratch, int value) {
   }
   return value;
 }
+#if HIP_VERSION_MAJOR >= 6
 /// Sums of a workgroup, of tiles and of tiles whose size is known at run time, then what lanes of partial groups see.
 __global__ void groups_of_128(int* out) {
   __shared__ int scratch[128];
@@ -55,6 +59,7 @@ template <class Float8> __global__ void convert_floats(const float* x, Float8* c
   codes[threadIdx.x] = Float8(x[threadIdx.x]);
   back[threadIdx.x] = float(codes[threadIdx.x]);
 }
+#endif
 __global__ void round_floats(const float* x, __hip_bfloat16* rounded) { rounded[threadIdx.x] = __float2bfloat16(x[threadIdx.x]); }
 __global__ void scale(float* x, float a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -343,6 +348,7 @@ void cooperative() {
   auto host = to_host(out, n);
   for (int i = 0; i < n; i++) EQUAL(host[i], (i + 64) % n);
 }
+#if HIP_VERSION_MAJOR >= 6
 void groups() {
   int* out = device_array<int>(15);
   groups_of_128<<<1, 128>>>(out);
@@ -364,6 +370,7 @@ template <class Float8> void equal_conversions() {
     EQUAL(float(code), floats[i]);
   }
 }
+#endif
 void bfloat16_on_host() {
   std::vector<float> x(256);
   for (int i = 0; i < 256; i++) x[i] = __builtin_bit_cast(float, 0x3f800000 + i * 0x1357 + i % 2 * 0x80000000);
@@ -375,6 +382,7 @@ void bfloat16_on_host() {
   auto of_device = to_host(rounded, 256);
   for (int i = 0; i < 256; i++) EQUAL(__bfloat162float(__float2bfloat16(x[i])), __bfloat162float(of_device[i]));
 }
+#if HIP_VERSION_MAJOR >= 6
 void float8_on_host() {
   equal_conversions<__hip_fp8_e4m3_fnuz>();
   equal_conversions<__hip_fp8_e5m2_fnuz>();
@@ -385,6 +393,7 @@ void float8_on_host() {
   float4 all = packed;
   EQUAL(all.x + all.y + all.z + all.w, 8.75f);
 }
+#endif
 void device_printf() {
   say<<<2, 64>>>(5);
   HIP(hipDeviceSynchronize());
@@ -453,7 +462,10 @@ int main(int argc, char** argv) {
        {"lds", lds}, {"dynamic_lds", dynamic_lds}, {"scratch", scratch}, {"wave_operations", wave_operations}, {"geometry", geometry},
        {"indirect_calls", indirect_calls}, {"host_callback", host_callback}, {"graph", graph},
        {"run_time_compiler", run_time_compiler}, {"released_by_host", released_by_host}, {"released_by_stream", released_by_stream},
-       {"cooperative", cooperative}, {"groups", groups}, {"float8_on_host", float8_on_host}, {"bfloat16_on_host", bfloat16_on_host},
+       {"cooperative", cooperative}, {"bfloat16_on_host", bfloat16_on_host},
+#if HIP_VERSION_MAJOR >= 6
+       {"groups", groups}, {"float8_on_host", float8_on_host},
+#endif
        {"device_printf", device_printf}, {"device_heap", device_heap}, {"wait_value", wait_value},
        {"many_launches", many_launches}, {"threads_of_the_host", threads_of_the_host}, {"launch_errors", launch_errors}});
 }
