@@ -7,6 +7,7 @@ job ends. Launchers not known here run inside worker processes, one job per call
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -15,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hydra_plugins.rocm_perf_lab_plugins._slurm_jobs import ended_from_outside, has_ended, slurm_state
 from rocm_perf_lab.autotune.clocks import ENDED_FROM_OUTSIDE
-from rocm_perf_lab.autotune.objective import Infeasible, Preempted
+from rocm_perf_lab.autotune.objective import Infeasible, Preempted, Unmeasured
 from rocm_perf_lab.autotune.slots import too_slow
 from rocm_perf_lab.core.errors import LabError
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hydra_plugins.rocm_perf_lab_plugins._trial_job import TrialJob
-    from rocm_perf_lab.autotune.objective import Measurement, Unmeasured
+    from rocm_perf_lab.autotune.objective import Measurement
     from rocm_perf_lab.autotune.slots import Task
 
     Result = Measurement | Infeasible | Unmeasured | Preempted
@@ -33,7 +35,12 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.3
 _FALLBACK_SLOTS = 2
-_ENDED_BY_SLURM = ("PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "CANCELLED", "BOOT_FAIL")
+_SLURM_COMMANDS = ("sbatch", "srun", "scancel", "scontrol")
+_SLURM_POLL_S = 3.0
+_TIMED_OUT = "Job not requeued because: timed-out"
+"""Part of the error that submitit raises in a job shortly before its time limit."""
+_SHARED_FILE_S = 10.0
+"""Seconds until the result of an ended job is visible on a shared file system."""
 
 
 @dataclass(frozen=True)
@@ -258,33 +265,91 @@ class SubmititSlots(_ThreadedSlots):
         super().__init__(settings)
         cluster = launcher._EXECUTOR
         self.on_this_machine = cluster == "local"
+        if not self.on_this_machine and (missing := [name for name in _SLURM_COMMANDS if shutil.which(name) is None]):
+            raise LabError(
+                f"Slurm's commands are not on PATH: {', '.join(missing)}",
+                where="hydra/launcher=submitit_slurm",
+                hint="start the sweep on a login node of the cluster, or use hydra/launcher=joblib on this machine",
+            )
         params = dict(launcher.params)
         directory, retries = params.pop("submitit_folder"), params.pop("max_num_timeout", None)
         more = {f"{cluster}_max_num_timeout": retries} if retries is not None else {}
         self._executor = submitit.AutoExecutor(folder=directory, cluster=cluster, **more)
         params.pop("array_parallelism", None)  # the number of slots instead
         self._executor.update_parameters(**{_parameter(cluster, name): value for name, value in params.items()})
+        self._timeout_min = params.get("timeout_min")
+        self._submitting = threading.Lock()
         self._jobs: dict[int, Any] = {}
 
     def _wait_for(self, task: Task, overrides: list[str]) -> Result:
-        job = self._executor.submit(self._settings.job.run, overrides, task.number)
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        try:
+            with self._submitting:  # submitit's executor is not made for threads
+                job = self._executor.submit(self._settings.job.run, overrides, task.number)
+        except (FailedJobError, FailedSubmissionError) as error:
+            return Unmeasured(f"sbatch refused the job of a trial: {_refusal(error)}")
         self._jobs[task.number] = job
         try:
-            while not job.done():
-                if self._stopped.is_set():
-                    job.cancel()
-                    return Infeasible("cancelled")
-                time.sleep(_POLL_S)
-            if job.state in _ENDED_BY_SLURM:
-                return Preempted(f"Slurm ended the job: {job.state}")
-            result: Result = job.result()
-            return result
+            return self._wait_locally(job) if self.on_this_machine else self._wait_for_slurm(job)
         finally:
             del self._jobs[task.number]
+
+    def _wait_locally(self, job: Any) -> Result:
+        while not job.done():
+            if self._stopped.is_set():
+                job.cancel()
+                return Infeasible("cancelled")
+            time.sleep(_POLL_S)
+        result: Result = job.result()
+        return result
+
+    def _wait_for_slurm(self, job: Any) -> Result:
+        """Wait for the result of a job, or for its end without one."""
+        asked, ended, state = time.monotonic(), None, None
+        while not job.paths.result_pickle.exists():
+            if self._stopped.is_set():
+                job.cancel(check=False)
+                return Infeasible("cancelled")
+            time.sleep(_POLL_S)
+            now = time.monotonic()
+            if ended is not None and now - ended > _SHARED_FILE_S:
+                return self._without_result(job, state)
+            if ended is None and now - asked > _SLURM_POLL_S:
+                asked, state = now, slurm_state(job.job_id)
+                ended = now if has_ended(state) else None
+        outcome, result = job._get_outcome_and_result()
+        if _TIMED_OUT in str(result.reason if isinstance(result, Infeasible) else result):
+            return Infeasible(_time_limit(self._timeout_min))
+        if outcome == "success":
+            measured: Result = result
+            return measured
+        return Infeasible(_last_line(str(result)))
+
+    def _without_result(self, job: Any, state: str | None) -> Result:
+        if ended_from_outside(state):
+            return Preempted(f"Slurm ended the job {job.job_id}: {state}")
+        if state == "TIMEOUT":
+            return Infeasible(_time_limit(self._timeout_min))
+        return Infeasible(f"the Slurm job {job.job_id} ended without a result ({state}); its output: {job.paths.stderr}")
 
     def _end(self) -> None:
         for job in list(self._jobs.values()):
             job.cancel(check=False)
+
+
+def _refusal(error: Exception) -> str:
+    """Return the reason that sbatch printed, which submitit puts before its own stack."""
+    lines = [line.split("error: ", 1)[-1] for line in str(error).splitlines() if line.startswith("sbatch: ")]
+    return "; ".join(dict.fromkeys(lines)) or _last_line(str(error))
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no reason")
+
+
+def _time_limit(minutes: int | None) -> str:
+    return f"not finished within {minutes} min, the time limit of its Slurm job (hydra.launcher.timeout_min)"
 
 
 def _parameter(cluster: str, name: str) -> str:

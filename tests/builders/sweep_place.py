@@ -28,7 +28,8 @@ class Stand:
         block = params["block"]
         device = lab.config.device.arguments
         told = {"block": block, "n": params["n"], "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
-                "threads": device.get("threads"), "display": lab.config.display}
+                "threads": device.get("threads"), "display": lab.config.display,
+                "slurm": os.environ.get("SLURM_JOB_ID")}
         (lab.output_dir / "told.json").write_text(json.dumps(told))
         sweeps, waited = lab.output_dir.parents[1], time.monotonic()
         while len({told.parents[1] for told in sweeps.glob("*/*/told.json")}) < self.meet and time.monotonic() - waited < 100:
