@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -54,8 +55,14 @@ class HipLanguage(Language):
             architecture=architecture,
             language=self.compiler_language,
             defines=kernel.compile_defines(),
-            flags=(*kernel.flags, *(_PARTIAL_WORKGROUPS if kernel.work_items else ())),
+            flags=(*kernel.flags, *(_PARTIAL_WORKGROUPS if kernel.work_items else ()), *_paths_of_copies(kernel, source)),
             include_dirs=kernel.include_paths,
             optimisation=optimisation,
             host_headers=kernel.host_headers,
         )
+
+
+def _paths_of_copies(kernel: KernelSpec, source: Path) -> tuple[str, ...]:
+    """Return flags that name the headers next to the described source equally for the source and its rewritten copies."""
+    original = kernel.source_path.parent.absolute()
+    return () if source.parent.absolute() == original else (f"-ffile-prefix-map={original}{os.sep}=",)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.format import CapturedPacket
+    from rocm_perf_lab.replay.format import CapturedPacket, Region
     from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
 
 HIDDEN = "hidden_"
@@ -87,16 +87,36 @@ def _service_note(kind: str, *, is_provided: bool) -> str:
 
 
 def service_blocks(capture: Capture) -> Iterator[tuple[int, int]]:
-    """Yield [begin, end) of captured memory through which the kernel called the host, which replays do not use."""
+    """Yield [begin, end) of captured memory through which the kernel called the host, which replays do not use.
+
+    Memory that is reached through it alone belongs to the runtime, too: a page of signals has that of the dispatch.
+    """
     for argument in capture.kernel.arguments:
         if argument.value_kind not in HOST_SERVICES:
             continue
         address = int.from_bytes(capture.kernarg[argument.offset : argument.offset + argument.size], "little")
         region = capture.memory.region_at(address)
-        if region is not None:
-            blocks = (b for b in region.requested if b.base <= address < b.base + b.size)
-            block = next(blocks, None)
-            yield (block.base, block.base + block.size) if block is not None else (region.base, region.end)
+        if region is None:
+            continue
+        blocks = (b for b in region.requested if b.base <= address < b.base + b.size)
+        block = next(blocks, None)
+        yield (block.base, block.base + block.size) if block is not None else (region.base, region.end)
+        if len(region.requested) <= 1:
+            yield from ((other.base, other.end) for other in reached_only_from(capture.memory.regions, region))
+
+
+def reached_only_from(regions: Sequence[Region], region: Region) -> list[Region]:
+    """Return the regions, such as those of signals, that are reached through `region` alone."""
+    names = {f"{region.base:#x}"}
+    only: list[Region] = []
+    remaining = [other for other in regions if other is not region and other.reached_from]
+    while True:
+        found = [other for other in remaining if set(other.reached_from) <= names | {f"{other.base:#x}"}]
+        if not found:
+            return only
+        only += found
+        names |= {f"{other.base:#x}" for other in found}
+        remaining = [other for other in remaining if other not in found]
 
 
 def hidden_of_packet(packet: CapturedPacket, dynamic_lds_bytes: int) -> Mapping[str, int]:

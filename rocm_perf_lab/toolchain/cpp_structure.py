@@ -25,6 +25,7 @@ _TOKEN = re.compile(
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 _DEVICE_MACROS = frozenset({"__device__", "__global__", "__constant__", "__shared__", "__managed__"})
 _DEVICE_ATTRIBUTES = frozenset({"device", "global", "constant", "shared", "managed"}) | _DEVICE_MACROS
+_ATTRIBUTES = frozenset({"__attribute__", "__launch_bounds__", "alignas", "__declspec", "decltype", "noexcept"})
 _CLASSES = frozenset({"class", "struct", "union", "enum"})
 _ACCESS = frozenset({"public", "private", "protected"})
 _EVALUATED_ON_BOTH_SIDES = frozenset({"constexpr", "consteval"})
@@ -133,7 +134,7 @@ class CppStructure:
         index = first
         while index < end:
             word = self.word(index)
-            if word in {"__attribute__", "alignas", "__declspec", "decltype", "noexcept"} and self.word(index + 1) == "(":
+            if word in _ATTRIBUTES and self.word(index + 1) == "(":
                 index = self.partner[index + 1] + 1
                 continue
             if word == "template" and self.word(index + 1) == "<":

@@ -17,9 +17,17 @@ import yaml
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
-from rocm_perf_lab.replay.project.arguments import source_parameters
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.spec import KernelSpec
+from rocm_perf_lab.replay.format import Region
+from rocm_perf_lab.replay.kernarg import reached_only_from
+from rocm_perf_lab.replay.project.arguments import captured_arguments, source_parameters
+from rocm_perf_lab.replay.reader import open_capture
+from rocm_perf_lab.replay.tool_build import find_cpp_compiler
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
-from tests.builders.captures import Scene, scale_capture
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.hsa_headers import find_hsa_headers
+from tests.builders.captures import Scene, list_capture, scale_capture
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -193,9 +201,104 @@ def test_the_comparison_of_a_capture_with_itself_is_indistinguishable(tmp_path: 
         ("__global__ void k(const float* __restrict__ a, int n) {}", [("a", "const float*"), ("n", "int")]),
         ("template <typename T, int N> __global__ void k(T *p, Pair<int, float> q, float f = 1.0f) {}",
          [("p", "T*"), ("q", "Pair < int , float >"), ("f", "float")]),
+        ("__global__ __launch_bounds__(128) void k(float* x, int n) {}", [("x", "float*"), ("n", "int")]),
         ("namespace n { __global__ void __launch_bounds__(256) k(void) {} }", []),
         ("__device__ void other(int a) {}", []),
     ],
 )  # fmt: skip
 def test_parameters_of_a_kernel_are_read_from_its_source(text: str, expected: list[tuple[str, str]]) -> None:
     assert [(parameter.name, parameter.declared) for parameter in source_parameters(text, "k")] == expected
+
+
+def test_a_copy_of_a_source_compiles_to_the_same_code_object_as_the_source_next_to_its_headers(tmp_path: Path) -> None:
+    place = tmp_path / "project"
+    (place / "source" / "include").mkdir(parents=True)
+    (place / "copies").mkdir()
+    (place / "source" / "include" / "scaled.h").write_text("__device__ inline float scaled(float x) { return 3 * x; }\n")
+    text = '#include "scaled.h"\nextern "C" __global__ void k(float* x) { x[threadIdx.x] = scaled(x[threadIdx.x]); }\n'
+    for directory in ("source", "copies"):
+        (place / directory / "k.hip").write_text("#include <hip/hip_runtime.h>\n" + text)
+    description = KernelSpec(
+        name="k", source=place / "source" / "k.hip", entry="k", include_dirs=(place / "source" / "include",),
+        arguments=(), grid=(1,), block=(1,),
+    )  # fmt: skip
+
+    builds = [
+        compile_description(description, place / directory / "k.hip", architecture="gfx942", compiler=find_compiler, fresh=True)
+        for directory in ("source", "copies")
+    ]
+
+    assert builds[0].code_object.sha256 == builds[1].code_object.sha256
+
+
+def test_buffers_of_one_allocation_end_where_the_next_argument_begins(tmp_path: Path) -> None:
+    scene = Scene()
+    pool = scene.buffer(np.arange(512, dtype=np.float32)).address
+    scalars = [struct.pack("<f", 3.0), struct.pack("<i", 64)]
+    scene.capture(tmp_path / "pooled", "scale", [pool, pool + 1024, *scalars])
+
+    found = captured_arguments(open_capture(tmp_path / "pooled"))
+
+    assert [(buffer.before.nbytes, buffer.is_written) for buffer in found.buffers] == [(1024, False), (1024, True)]
+    assert np.array_equal(found.buffers[1].after.view(np.float32)[:64], 3 * np.arange(64, dtype=np.float32))
+    assert found.notes == ()
+
+
+def test_pointers_in_buffers_are_reported(tmp_path: Path) -> None:
+    (note,) = captured_arguments(open_capture(list_capture(tmp_path / "list", (1, 2)))).notes
+
+    assert "contain pointers" in note
+
+
+def test_make_autotune_names_the_file_of_the_space_and_uses_it_once_it_exists(tree: Path, tmp_path: Path) -> None:
+    created(tree / "capture", tmp_path / "work", "--compile-commands", tree)
+    command = ["make", "-C", str(tmp_path / "work"), "autotune"]
+
+    missing = subprocess.run(command, capture_output=True, text=True, check=False)
+    (tmp_path / "work" / "experiments" / "shift" / "space.yaml").write_text("parameters: {TILE: [2, 4]}\n")
+    present = subprocess.run([*command, "-n"], capture_output=True, text=True, check=True)
+
+    assert missing.returncode == 2
+    assert "params: {TILE: 4}, defines: {TILE: TILE}" in missing.stderr
+    assert "--space experiments/shift/space.yaml" in present.stdout
+
+
+def test_memory_that_only_the_services_of_the_host_reach_is_theirs() -> None:
+    service = Region(base=0x10000, size=4096, reached_from=("kernarg", "0x10000"), error="unreadable")
+    signals = Region(base=0x20000, size=4096, reached_from=("0x20000", "0x10000"), error="unreadable")
+    events = Region(base=0x30000, size=4096, reached_from=("0x20000",), error="unreadable")
+    shared = Region(base=0x40000, size=4096, reached_from=("0x10000", "kernarg"), error="unreadable")
+
+    assert reached_only_from((events, shared, signals, service), service) == [signals, events]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name", "bare"),
+    [
+        ("_ZN3lab3ops10half_scaleEPKDF16_PDF16_i.kd", "lab::ops::half_scale(_Float16 const*, _Float16*, int)", "half_scale"),
+        ("_Z4castPKDF16bPDF16_S0_.kd", "cast(__bf16 const*, _Float16*, __bf16 const*)", "cast"),
+        ("_Z3addIfEvPT_.kd", "void add<float>(float*)", "add"),
+        ("_Z13half_of_halvePDh.kd", "half_of_halve(half*)", "half_of_halve"),
+    ],
+)
+def test_the_tool_demangles_half_precision_types_and_finds_kernels_without_their_namespace(
+    tool_names: Path, symbol: str, name: str, bare: str
+) -> None:
+    printed = subprocess.run([tool_names, symbol, bare], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert printed == [name, "1"]
+
+
+@pytest.fixture(scope="module")
+def tool_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that prints the demangled name of a symbol, and whether a filter matches it."""
+    place = tmp_path_factory.mktemp("names")
+    (place / "main.cpp").write_text(
+        '#include <iostream>\n#include "settings.h"\nint main(int, char** words) { using namespace capture;\n'
+        "std::cout << demangled_name(words[1]) << '\\n' << KernelFilter(words[2]).matches(words[1]) << '\\n'; }\n"
+    )
+    native = Path(__file__).parents[2] / "rocm_perf_lab" / "replay" / "native"
+    sources = [place / "main.cpp", native / "settings.cpp"]
+    includes = [f"-I{native}", "-isystem", str(find_hsa_headers())]
+    subprocess.run([*find_cpp_compiler().command, "-std=c++17", *includes, *sources, "-o", place / "names"], check=True)
+    return place / "names"

@@ -3,7 +3,9 @@
 #include <cxxabi.h>
 #include <regex.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <optional>
 
 #include "failure.h"
 
@@ -53,6 +55,40 @@ std::string without_template_arguments(const std::string& name) {
   return begin == std::string::npos ? name : name.substr(0, begin);
 }
 
+// "ns::add<ns::half>" -> "add<ns::half>"
+std::string without_namespaces(const std::string& name) {
+  int depth = 0;
+  for (size_t at = name.size(); at-- > 1;) {
+    if (name[at] == '>' || name[at] == ')') ++depth;
+    if (name[at] == '<' || name[at] == '(') --depth;
+    if (depth == 0 && name[at] == ':' && name[at - 1] == ':') return name.substr(at + 1);
+  }
+  return name;
+}
+
+std::optional<std::string> demangled(const std::string& mangled) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  std::optional<std::string> name;
+  if (status == 0 && text != nullptr) name = text;
+  std::free(text);
+  return name;
+}
+
+bool in_word(char character) { return std::isalnum(static_cast<unsigned char>(character)) || character == '_'; }
+
+void replace_all(std::string& text, const std::string& from, const std::string& to, bool whole_words = false) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+    const size_t end = at + from.size();
+    if (whole_words && ((at > 0 && in_word(text[at - 1])) || (end < text.size() && in_word(text[end])))) {
+      at = end;
+      continue;
+    }
+    text.replace(at, from.size(), to);
+    at += to.size();
+  }
+}
+
 }  // namespace
 
 std::string mangled_name(const std::string& symbol) {
@@ -62,11 +98,16 @@ std::string mangled_name(const std::string& symbol) {
 
 std::string demangled_name(const std::string& symbol) {
   const std::string mangled = mangled_name(symbol);
-  int status = 0;
-  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  std::string name = status == 0 && text != nullptr ? text : mangled;
-  std::free(text);
-  return name;
+  if (auto name = demangled(mangled)) return *name;
+  // Libraries before GCC 13 do not know _Float16 and __bf16: other builtin types take their places, which keeps substitutions.
+  std::string known = mangled;
+  replace_all(known, "DF16_", "Dh");
+  replace_all(known, "DF16b", "Df");
+  auto name = known == mangled ? std::nullopt : demangled(known);
+  if (!name) return mangled;
+  replace_all(*name, "half", "_Float16", true);
+  replace_all(*name, "decimal32", "__bf16", true);
+  return *name;
 }
 
 struct KernelFilter::Pattern {
@@ -96,7 +137,9 @@ bool KernelFilter::matches(const std::string& symbol) const {
   const std::string mangled = mangled_name(symbol), demangled = demangled_name(symbol);
   if (pattern_) return pattern_->found_in(mangled) || pattern_->found_in(demangled);
   const std::string bare = without_signature(demangled);
-  return exact_ == mangled || exact_ == demangled || exact_ == bare || exact_ == without_template_arguments(bare);
+  for (const std::string& name : {bare, without_namespaces(bare)})
+    if (exact_ == name || exact_ == without_template_arguments(name)) return true;
+  return exact_ == mangled || exact_ == demangled;
 }
 
 std::optional<Settings> Settings::from_environment() {

@@ -15,7 +15,7 @@ import numpy as np
 
 from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.replay.check import element_type, element_types, scalar_type
-from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.kernarg import explicit_arguments, service_blocks
 from rocm_perf_lab.toolchain.cpp_structure import CppStructure, UnbalancedBrackets
 from rocm_perf_lab.toolchain.demangle import base_name, demangle
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _POINTER_BYTES = 8
 _LARGEST_ALIGNMENT = 256
+_POOLED_ALIGNMENT = 256
+"""Smallest alignment of the buffers of caching allocators; that of PyTorch is 512."""
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 
@@ -43,7 +45,10 @@ class SourceParameter:
 
 @dataclass(frozen=True)
 class CapturedBuffer:
-    """Memory that a pointer argument points to, up to the end of its allocation: (elements,) before and after the dispatch."""
+    """Memory that a pointer argument points to, up to the end of its allocation or the next argument.
+
+    Shape before and after the dispatch: (elements,).
+    """
 
     name: str
     dtype: str
@@ -143,18 +148,22 @@ def captured_arguments(capture: Capture, parameters: Sequence[SourceParameter] =
     declared = list(parameters) if len(parameters) == len(explicit) else []
     of_name = _parameters_of_name(capture, len(explicit))
     types = element_types(capture)
+    contents = [capture.kernarg[argument.offset : argument.offset + argument.size] for argument in explicit]
+    pointers = [
+        int.from_bytes(c, "little") for c, a in zip(contents, explicit, strict=True) if _region(capture, a, c) is not None
+    ]
     found: list[CapturedBuffer | CapturedValue] = []
     for number, argument in enumerate(explicit):
         name = argument.name or (declared[number].name if declared else f"argument{number}")
         spelled = of_name[number] or (declared[number].declared if declared else "") or argument.type_name
-        content = capture.kernarg[argument.offset : argument.offset + argument.size]
+        content = contents[number]
         region = _region(capture, argument, content)
         if region is None:
             found.append(_value(name, content, spelled))
             continue
         dtype = types.get(argument.offset) or element_type(spelled) or "u8"
-        found.append(_buffer(capture, region, name, dtype, int.from_bytes(content, "little"), spelled))
-    return CapturedArguments(tuple(found), tuple(_notes(found)))
+        found.append(_buffer(capture, region, name, dtype, int.from_bytes(content, "little"), spelled, pointers))
+    return CapturedArguments(tuple(found), (*_notes(found), *_linked(capture, pointers)))
 
 
 def _parameters_of_name(capture: Capture, count: int) -> list[str]:
@@ -171,9 +180,17 @@ def _region(capture: Capture, argument: KernelArgument, content: bytes) -> Regio
     return region if region is not None and region.file is not None else None
 
 
-def _buffer(capture: Capture, region: Region, name: str, dtype: str, address: int, spelled: str) -> CapturedBuffer:
+def _buffer(
+    capture: Capture, region: Region, name: str, dtype: str, address: int, spelled: str, pointers: Sequence[int]
+) -> CapturedBuffer:
+    """Return the memory from an address to the end of its allocation.
+
+    A caching allocator puts several buffers into one allocation: the buffer ends at the next pointer with such an alignment.
+    """
     blocks = [block for block in region.requested if block.base <= address < block.base + block.size]
     end = blocks[0].base + blocks[0].size if blocks else region.end
+    following = (p for p in pointers if address < p < end and (p - address) % _POOLED_ALIGNMENT == 0)
+    end = min(following, default=end)
     size = DTYPES[dtype].itemsize
     if end - address < size:
         dtype, size = "u8", 1
@@ -196,6 +213,24 @@ def _value(name: str, content: bytes, spelled: str) -> CapturedValue:
     unit = 4 if len(content) % 4 == 0 else 1
     words = (content[n : n + unit] for n in range(0, len(content), unit))
     return CapturedValue(name, tuple((_UNSIGNED[unit], int.from_bytes(word, "little")) for word in words), is_struct=True)
+
+
+def _linked(capture: Capture, pointers: Sequence[int]) -> list[str]:
+    """Return a note about pointers in the memory of the arguments, which a description cannot express."""
+    listed = {region.base: region for pointer in pointers if (region := capture.memory.region_at(pointer)) is not None}
+    bases = {f"{base:#x}" for base in listed}
+    services = list(service_blocks(capture))
+    followed = [
+        region
+        for region in capture.memory.regions
+        if bases & set(region.reached_from) and not any(begin <= region.base < end for begin, end in services)
+    ]
+    if not followed:
+        return []
+    return [
+        f"the buffers contain pointers, or equal numbers, to {len(followed)} captured regions; kernel.yaml keeps their values: "
+        "if the kernel follows them, only check, time and autotune run it"
+    ]
 
 
 def _notes(arguments: Sequence[CapturedBuffer | CapturedValue]) -> list[str]:

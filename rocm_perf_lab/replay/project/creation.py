@@ -201,12 +201,12 @@ def _written(
         notes=tuple(notes),
     )
     (draft / NAME).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    makefile = _makefile(capture, document, final, with_data=with_data, tunable=text.space is not None)
+    makefile = _makefile(capture, document, final, with_data=with_data)
     (draft / "Makefile").write_text(makefile, encoding="utf-8")
     return document
 
 
-def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_data: bool, tunable: bool) -> str:
+def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_data: bool) -> str:
     environment = Environment(
         loader=FileSystemLoader(resource_dir("templates")),
         undefined=StrictUndefined,
@@ -225,7 +225,6 @@ def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_
         with_data=with_data,
         rewritable=document.source.language == "hip",
         language=document.source.language,
-        tunable=tunable,
     )
 
 
