@@ -1,4 +1,4 @@
-"""What emulated runs are worth as a prior of measured landscapes: `python -m benchmarks.emulated_prior`.
+"""Searches of measured landscapes with emulated runs as prior: `python -m benchmarks.emulated_prior`.
 
 A convolution (`benchmarks/kernels/convolution`) is emulated for an MI300X at a reduced size, in configurations that the search
 chooses. The landscapes are a convolution with the same parameters on two other GPUs: the emulator knows neither of them. Each is
