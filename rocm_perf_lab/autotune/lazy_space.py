@@ -43,6 +43,11 @@ class LazySpace(Space):
     def __len__(self) -> int:
         return self.valid
 
+    @property
+    def size_text(self) -> str:
+        """Estimated number of configurations as text, without digits that an estimate does not have."""
+        return f"about {self.valid:.1e}"
+
     def sample(self) -> Space:
         """Return the drawn part as an enumerated space."""
         start = self._code(self.defaults) if self.defaults is not None else None

@@ -68,6 +68,11 @@ class Space:
         return len(self.codes)
 
     @property
+    def size_text(self) -> str:
+        """Number of configurations as text."""
+        return f"{len(self):,}"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the parameters, in the order of the description."""
         return tuple(self.values)

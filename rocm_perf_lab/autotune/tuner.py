@@ -70,6 +70,7 @@ class TuningResult:
         front: Trials that no other beats in all objectives, if others than the time are given; the best one first.
         tied: Other trials whose emulated time is inside the error band around the best, fastest first.
         beyond_limits: Numbers of the trials that ran and exceed a limit.
+        size_text: Number of configurations as text, marked if it is an estimate.
     """
 
     space_size: int
@@ -86,6 +87,7 @@ class TuningResult:
     remaining: dict[float, float] = field(default_factory=dict)
     front: tuple[FrontMember, ...] = ()
     beyond_limits: frozenset[int] = frozenset()
+    size_text: str = ""
 
     @property
     def pruned(self) -> int:
@@ -257,9 +259,8 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
     measured_trials = {trial.number for trial in trials if trial.runtime_ms is not None}
     beyond = frozenset(measured_trials - {trial.number for trial in ran})
     shares = importances(study, len(measured_trials))
-    return TuningResult(
-        len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied, remaining, front, beyond
-    )
+    facts = (shares, decided, band, tied, remaining, front, beyond, space.size_text)
+    return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, *facts)
 
 
 def goals_of(study: optuna.Study) -> Goals | None:

@@ -82,6 +82,11 @@ def runtime_text(runtime_ns: float, time_kind: str) -> str:
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
 
 
+def count_text(count: int, word: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:
     """Print one kernel: time, instructions, resources, occupancy, roofline, findings, result, and the ledger of lost time."""
     if console.quiet:

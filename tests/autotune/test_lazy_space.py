@@ -64,6 +64,7 @@ def test_neighbours_are_those_of_the_enumerated_space() -> None:
     whole = built({"parameters": {"a": POWERS, "b": [1, 2, 3]}, "constraints": ["a >= 2 * b"]})
     kept = {field.name: getattr(whole, field.name) for field in fields(whole)}
     lazy = LazySpace(**{**kept, "codes": whole.codes[:4]}, valid=len(whole))
+    assert (whole.size_text, lazy.size_text) == ("24", "about 2.4e+01")  # 9 + 8 + 7 powers of two
     row = whole.index({"a": 16, "b": 2})
     assert row is not None
 

@@ -85,13 +85,14 @@ def test_a_job_that_hangs_in_this_process_ends_at_the_limit_even_if_it_is_the_fi
     assert failure["reason"].startswith("not finished after")
 
 
-def test_a_sweep_tunes_several_shapes_together(place: SweepPlace) -> None:
+def test_a_sweep_tunes_several_shapes_together(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     code = run_lab(
         place.words("autotune.shapes=[{n: 512},{n: 4096}]", "autotune.limits=['block * 8 <= n']", "autotune.configurations=1")
     )
 
     found = json.loads((place.directory / "swept" / "shapes.json").read_text())
     assert code == 0
+    assert "1 configuration for 2 shapes of vector_add" in capsys.readouterr().out
     assert {job["n"] for job in place.told()} == {512, 4096}
     assert found["configurations"] == [{"block": 64}]  # the only one within the limits of both shapes
     best = {shape["shape"]["n"]: (shape["best_parameters"], shape["best_ms"]) for shape in found["shapes"]}

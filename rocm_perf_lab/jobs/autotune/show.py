@@ -71,7 +71,7 @@ def _facts(tuned: TuningResult, word: str, errors: TimingErrors | None) -> list[
         *_ties(tuned),
         (
             "space",
-            f"{tuned.space_size:,} configurations; {len(tuned.trials):,} evaluated"
+            f"{tuned.size_text} configurations; {len(tuned.trials):,} evaluated"
             + (f", {tuned.pruned:,} excluded by the model" if tuned.pruned else ""),
         ),
         *_remaining(tuned),

@@ -44,7 +44,7 @@ from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_ru
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.subject import kernel_subject
 from rocm_perf_lab.jobs.autotune.workload_report import WorkloadReport
-from rocm_perf_lab.jobs.show import runtime_text, time_text
+from rocm_perf_lab.jobs.show import count_text, runtime_text, time_text
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.store import ui_command
 
@@ -162,7 +162,9 @@ class Sweep:
                 "slots": slots.count,
             }
         )
-        lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
+        lab.console.print(
+            f"[bold]sweep[/]   {self.space.size_text} configurations, {self.launcher}, {count_text(slots.count, 'slot')}"
+        )
         lab.console.print(f"[bold]watch[/]   {dashboard_command(settings.storage, directory=lab.output_dir)}", soft_wrap=True)
         end = StoppingCondition(settings.budget is None, records(study, self.space))
         log = _TrialPrinter(lab, tracker, end, lambda: stop_when is not None and stop_when.reached(study))
@@ -278,7 +280,3 @@ def _results(study: Study, tuned: TuningResult) -> str:
         "stop_reason": tuned.stop_reason,
     }
     return yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -17,7 +17,7 @@ from rocm_perf_lab.autotune.tuner import beyond_limits
 from rocm_perf_lab.autotune.workload_result import tuned_workload
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.autotune.records import bands_row, failure_row, trial_row
-from rocm_perf_lab.jobs.show import runtime_text
+from rocm_perf_lab.jobs.show import count_text, runtime_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +142,8 @@ class WorkloadReport:
 
     def _show(self, found: ShapesDocument) -> None:
         console, errors = self.lab.console, self.origin.errors(self.lab.config)
-        title = f"{len(found.configurations)} configurations for {len(found.shapes)} shapes of {found.kernel.name}"
+        selected = count_text(len(found.configurations), "configuration")
+        title = f"{selected} for {count_text(len(found.shapes), 'shape')} of {found.kernel.name}"
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left")
         value = f"us {found.time_kind}" if found.objective is None else found.objective
         for name, right in (("shape", False), ("weight", True), (value, True), ("regret", True), ("of", True)):
