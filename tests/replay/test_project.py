@@ -22,6 +22,7 @@ from rocm_perf_lab.languages.spec import KernelSpec
 from rocm_perf_lab.replay.format import Region
 from rocm_perf_lab.replay.kernarg import reached_only_from
 from rocm_perf_lab.replay.project.arguments import captured_arguments, source_parameters
+from rocm_perf_lab.replay.project.creation import guarded_macros
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.tool_build import find_cpp_compiler
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
@@ -242,6 +243,29 @@ def test_buffers_of_one_allocation_end_where_the_next_argument_begins(tmp_path: 
     assert [(buffer.before.nbytes, buffer.is_written) for buffer in found.buffers] == [(1024, False), (1024, True)]
     assert np.array_equal(found.buffers[1].after.view(np.float32)[:64], 3 * np.arange(64, dtype=np.float32))
     assert found.notes == ()
+
+
+def test_macros_with_a_default_in_the_source_are_parameters_of_the_project() -> None:
+    text = (
+        "#ifndef SHIFT_H\n#define SHIFT_H 1\n#ifndef TILE\n# define TILE 16  // columns\n#endif\n"
+        "#ifndef WIDTH\n#define WIDTH (2 * TILE)\n#endif\n#define FIXED 8\n#endif\n"
+    )
+
+    assert guarded_macros([text, "#ifndef ROWS\n#define ROWS 4\n#endif"]) == {"TILE": "16", "ROWS": "4"}
+
+
+def test_a_default_of_the_source_is_in_the_description_and_the_space(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "include" / "scaled.h").write_text(HEADER.replace("FACTOR", "(TILE - 1.0f)"))
+    (tmp_path / "src" / "shift.hip").write_text("#ifndef TILE\n#define TILE 4\n#endif\n" + SOURCE)
+
+    document = created(tree / "capture", tmp_path / "work", "--source", tmp_path / "src" / "shift.hip", "--flags", "-O2")
+
+    place = tmp_path / "work" / "experiments" / "shift"
+    assert document["source"]["machine_code"] in ("identical", "relocated")
+    assert yaml.safe_load((place / "kernel.yaml").read_text())["params"] == {"TILE": 4}
+    assert yaml.safe_load((place / "space.yaml").read_text())["parameters"] == {"TILE": [2, 4, 8]}
 
 
 def test_pointers_in_buffers_are_reported(tmp_path: Path) -> None:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA_LIMIT = 256 << 20
 _EXPERIMENTS = "experiments"
+_GUARDED = re.compile(
+    r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)\s*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*(?://.*|/\*.*)?$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,9 @@ def _hip(capture: Capture, found: FoundSource) -> _Source:
     include_dirs = [str(Path("source") / directory) for directory in inner]
     include_dirs += [str(directory) for directory in command.include_dirs if directory.is_dir()]
     text = found.embedded.get(command.source) or command.source.read_text(encoding="utf-8", errors="replace")
-    form = CompiledForm(
-        "hip", str(inside[command.source]), capture.kernel.symbol, command.defines, compiler_flags(command), include_dirs
-    )
+    texts = [found.embedded.get(file) or file.read_text(encoding="utf-8", errors="replace") for file in files]
+    defines = {**guarded_macros(texts), **command.defines}
+    form = CompiledForm("hip", str(inside[command.source]), capture.kernel.symbol, defines, compiler_flags(command), include_dirs)
     return _Source(
         form=form,
         files={str(inside[file]): found.embedded.get(file, file) for file in files},
@@ -132,6 +135,11 @@ def _hip(capture: Capture, found: FoundSource) -> _Source:
         parameters=source_parameters(text, capture.kernel.symbol),
         notes=found.notes,
     )
+
+
+def guarded_macros(texts: Iterable[str]) -> dict[str, str]:
+    """Return the integer macros above 1 that a source defines if the flags do not: `#ifndef TILE`, `#define TILE 16`."""
+    return {match[1]: match[2] for text in texts for match in _GUARDED.finditer(text) if int(match[2]) > 1}
 
 
 def _assembly(capture: Capture) -> _Source:
