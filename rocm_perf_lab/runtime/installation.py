@@ -25,7 +25,7 @@ _ROCM_RELEASE = re.compile(r"\.(\d{1,2})(\d\d)(\d\d)$")
 _MODEL_HOOK = b"HSA_MODEL_LIB"
 _OLDEST_ROCR = (1, 14)
 """That of ROCm 6.2."""
-_OLDEST_ROCM, _NEWEST_TESTED = (6, 2), (6, 4)
+_OLDEST_ROCM, _NEWEST_TESTED = (6, 2), (7, 2)
 
 
 @dataclass(frozen=True)

@@ -90,13 +90,13 @@ def test_a_newer_runtime_is_not_refused(tmp_path: Path) -> None:
     assert "not tested" in found.describe()
 
 
-def test_rocm_7_has_not_been_tested(tmp_path: Path) -> None:
-    put_runtime(tmp_path / "tested", "1.15.60403", "6.4.60403")
-    put_runtime(tmp_path / "newer", "1.18.70001", "7.0.70001")
+def test_releases_after_rocm_7_2_have_not_been_tested(tmp_path: Path) -> None:
+    put_runtime(tmp_path / "tested", "1.18.70204", "7.2.70204")
+    put_runtime(tmp_path / "newer", "1.19.70300", "7.3.70300")
 
     tested, newer = (find_runtime(machine(tmp_path, LD_LIBRARY_PATH=str(tmp_path / name))) for name in ("tested", "newer"))
 
     assert tested is not None
     assert newer is not None
     assert "not tested" not in tested.describe()
-    assert "newer than 6.4: not tested" in newer.describe()
+    assert "newer than 7.2: not tested" in newer.describe()
