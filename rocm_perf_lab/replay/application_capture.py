@@ -475,7 +475,7 @@ def _missing(request: CaptureRequest, report: _Report) -> Iterator[str]:
         errors = [one.error for one in found if one.error]
         count = sum(one.matches for one in found)
         shape = f" of shape {wanted.shape}" if wanted.shape else ""
-        few = f"it was dispatched {count} times{shape}" if count else f"it was never dispatched{shape}"
+        few = f"it was dispatched {_times(count)}{shape}" if count else f"it was never dispatched{shape}"
         yield f"dispatch {wanted.dispatch} of {wanted.kernel!r} was not captured: {errors[0] if errors else few}"
 
 
@@ -519,7 +519,7 @@ def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Ap
     matches = sum(one.matches for one in report.requests)
     if matches:
         return ApplicationCaptureError(
-            f"kernel {request.kernel!r} was dispatched {matches} times; dispatch {request.dispatch} does not exist{ended}",
+            f"kernel {request.kernel!r} was dispatched {_times(matches)}; dispatch {request.dispatch} does not exist{ended}",
             where="--dispatch, which counts from 0",
             hint=f"The last one is --dispatch {matches - 1}.",
         )
@@ -530,13 +530,17 @@ def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Ap
     )
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _seen(kernels: Mapping[str, int], wanted: str) -> str:
     if not kernels:
         return "the tool saw no dispatch"
     near = difflib.get_close_matches(wanted, kernels, n=3, cutoff=0.4)
     ordered = [*near, *sorted(set(kernels) - set(near))]
     more = f" and {len(ordered) - _SHOWN_KERNELS} more" if len(ordered) > _SHOWN_KERNELS else ""
-    return "it dispatched " + ", ".join(f"{name} ({kernels[name]} times)" for name in ordered[:_SHOWN_KERNELS]) + more
+    return "it dispatched " + ", ".join(f"{name} ({_times(kernels[name])})" for name in ordered[:_SHOWN_KERNELS]) + more
 
 
 def _read_reports(work: Path) -> _Report:

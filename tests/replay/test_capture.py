@@ -466,7 +466,7 @@ def test_a_capture_before_a_crash_is_kept(capturing: Capturing) -> None:
 
 
 def test_a_crash_before_the_dispatch_is_reported(capturing: Capturing) -> None:
-    with pytest.raises(ApplicationCaptureError, match=r"dispatched 1 times; .*; the application ended on SIGABRT"):
+    with pytest.raises(ApplicationCaptureError, match=r"dispatched once; .*; the application ended on SIGABRT"):
         capturing("scale", 1, "crash")
 
 

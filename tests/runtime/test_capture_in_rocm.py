@@ -48,7 +48,7 @@ def test_the_dispatched_kernels_are_listed_for_a_name_that_was_never_dispatched(
 
     assert missing.returncode == 2
     assert "kernel 'scal' was never dispatched" in missing.stderr
-    assert "walk(Node const*, int*) (1 times)" in missing.stderr
+    assert "walk(Node const*, int*) (once)" in missing.stderr
     assert not (captures.directory / "missing").exists()
 
 
