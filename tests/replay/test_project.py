@@ -133,6 +133,13 @@ def test_make_checks_and_times_a_project_and_finds_a_wrong_edit(tree: Path, tmp_
     assert "Check failed" in result.output
 
 
+def test_the_relation_of_the_machine_code_is_one_line(tree: Path, tmp_path: Path) -> None:
+    result = run("project", tree / "capture", tmp_path / "work", "--compile-commands", tree)
+
+    line = next(line for line in result.output.splitlines() if line.startswith("code "))
+    assert line.endswith(("byte for byte", "distances to data and functions"))
+
+
 def test_without_source_the_project_is_assembly_that_reproduces_the_result(tree: Path, tmp_path: Path) -> None:
     document = created(tree / "capture", tmp_path / "work", "--assembly")
     place = tmp_path / "work" / "experiments" / "shift"

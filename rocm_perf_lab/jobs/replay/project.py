@@ -45,7 +45,7 @@ def run_project(capture: Path, directory: Path, request: ProjectRequest, console
     of = f" of {source.original}" if source.original else ""
     console.print(f"[bold]project[/]  {escape(str(directory))}, kernel={document.name}", soft_wrap=True)
     console.print(f"[bold]source[/]   {escape(source.files[0])}{escape(of)} ({escape(source.origin)})", soft_wrap=True)
-    console.print(f"[bold]code[/]     {_CODE[source.machine_code]}")
+    console.print(f"[bold]code[/]     {_CODE[source.machine_code]}", soft_wrap=True)
     for note in document.notes:
         console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
     console.print(f"[bold]next[/]     make -C {escape(str(directory))} check time", soft_wrap=True)
