@@ -123,19 +123,22 @@ class Goals:
             -1, len(signs)
         )
 
-    def scores(self, costs: Column, seed: int) -> Column:
-        """Return one positive number to minimise per trial, by a random weighting of several objectives."""
+    def scores(self, costs: Column, seed: int, tasks: Column | None = None) -> Column:
+        """Return one positive number to minimise per trial, by a random weighting of several objectives.
+
+        Args:
+            costs: Values to minimise: (trials, objectives).
+            seed: Seed of the weighting.
+            tasks: Shape of each trial, if objectives are compared among the trials of one shape only.
+        """
         able = np.isfinite(costs).all(axis=1)
         scores = np.full(len(costs), np.inf)
-        if not able.any():
-            return scores
-        known = costs[able]
-        positive = (known > 0).all(axis=0)
-        known = np.where(positive, np.log(np.where(positive, known, 1.0)), known)
-        spread = np.ptp(known, axis=0)
-        scaled = (known - known.min(axis=0)) / np.where(spread > 0, spread, 1.0)
         weights = np.random.default_rng([seed, 9, len(costs)]).dirichlet(np.ones(costs.shape[1]))
-        scores[able] = np.exp((weights * scaled).max(axis=1) + _SUM * (weights * scaled).sum(axis=1))
+        groups = np.zeros(len(costs), np.int64) if tasks is None else tasks
+        for group in np.unique(groups[able]):
+            own = able & (groups == group)
+            weighted = weights * _scaled(costs[own])
+            scores[own] = np.exp(weighted.max(axis=1) + _SUM * weighted.sum(axis=1))
         return scores
 
     def front(self, trials: Sequence[TrialRecord]) -> tuple[FrontMember, ...]:
@@ -147,3 +150,11 @@ class Goals:
             if not any((costs[other] <= costs[place]).all() for other in kept):
                 kept.append(place)
         return tuple(FrontMember(*known[place]) for place in kept)
+
+
+def _scaled(costs: Column) -> Column:
+    """Return each objective scaled to 0 to 1, by its logarithm if all values are positive."""
+    positive = (costs > 0).all(axis=0)
+    known = np.where(positive, np.log(np.where(positive, costs, 1.0)), costs)
+    spread = np.ptp(known, axis=0)
+    return np.asarray((known - known.min(axis=0)) / np.where(spread > 0, spread, 1.0))

@@ -114,14 +114,15 @@ class MultiTaskSearch:
         if seed is not None:
             return seed
         best = self._best(seen)
-        self._fit(seen, best)
         left = None if self._budget is None else self._budget - len(seen.rows) - len(seen.pending)
-        if left is not None and left <= len(self._space.shapes) and (lacking := self._lacking(seen, best, free)) is not None:
+        if left is not None and left <= len(self._space.shapes) and (lacking := self._lacking(seen, free)) is not None:
             return lacking
+        self._fit(seen, best)
+        centre = self._centre
         pool = self._pool(seen, free)
         predicted = self._process.predict(self._inputs[pool].astype(np.float32), _PREDICTED)
         tasks = self._space.tasks[pool]
-        limit = np.log(best[tasks]) - self._centre
+        limit = np.log(best[tasks]) - centre
         gain = log_expected_improvement(predicted.mean, predicted.deviation, limit)
         gain += np.log(self._weights[tasks])
         if not seen.feasible.all():
@@ -130,10 +131,10 @@ class MultiTaskSearch:
             gain[hopeful] += self._feasibility.log_probability(pool[hopeful])
         place = int(np.argmax(gain))
         settled = np.exp(gain[place]) < _SETTLED * self._weights.min()
-        if settled and (lacking := self._lacking(seen, best, free)) is not None:
+        if settled and (lacking := self._lacking(seen, free)) is not None:
             return lacking
         decision = {
-            "predicted_ms": float(np.exp(predicted.mean[place] + self._centre)),
+            "predicted_ms": float(np.exp(predicted.mean[place] + centre)),
             "log_std": float(predicted.deviation[place]),
             "expected_improvement": float(np.exp(gain[place]) / self._weights[tasks[place]]),
             "candidates": len(pool),
@@ -261,10 +262,16 @@ class MultiTaskSearch:
         rows = np.unique(np.concatenate([drawn, *near]))
         return rows[free[rows]]
 
-    def _lacking(self, seen: Observations, best: Column, free: Column) -> StrategyChoice | None:
-        """Return the heaviest measurement that the selected configurations lack; None if they are complete."""
+    def _lacking(self, seen: Observations, free: Column) -> StrategyChoice | None:
+        """Return the heaviest measurement that the selected configurations lack; None if they are complete.
+
+        The first of several objectives selects.
+        """
         if self._most >= len(self._space.shapes):
             return None
+        seen = seen if seen.first is None else replace(seen, times=seen.first)
+        best = self._best(seen)
+        self._fit(seen, best)
         table = self._space.table
         failed = np.zeros(len(self._space), bool)
         failed[seen.rows[~seen.feasible]] = True

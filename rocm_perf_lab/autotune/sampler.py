@@ -18,6 +18,7 @@ from rocm_perf_lab.autotune.lazy_search import LazySearch
 from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch
+from rocm_perf_lab.autotune.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
 from rocm_perf_lab.autotune.trials import DECISION, LOST, PHASE, is_interrupted, record
 from rocm_perf_lab.core.errors import LabError
@@ -267,12 +268,14 @@ class RegressionSampler(ClaimingSampler):
         maximised, values_seen = self._maximised(study), np.array(values, float)
         times = as_times(values_seen, maximised=maximised)
         ratios = keeps_ratios(values_seen, maximised=maximised)
+        first: Column | None = None
         if self.goals is not None and len(self.goals.goals) > 1:
-            ratios = False
+            ratios, first = False, times
             none = np.full(len(self.goals.goals), np.inf)
             costs = [self._costs.get(row, none) if np.isfinite(value) else none for row, value in zip(rows, values, strict=True)]
-            times = self.goals.scores(np.array(costs).reshape(-1, len(none)), self._seed)
-        return Observations(np.array(rows, np.int64), times, waiting, by_prior, ratios), phases
+            tasks = self._space.tasks[rows] if isinstance(self._space, ShapedSpace) else None
+            times = self.goals.scores(np.array(costs).reshape(-1, len(none)), self._seed, tasks)
+        return Observations(np.array(rows, np.int64), times, waiting, by_prior, ratios, first), phases
 
     def _maximised(self, study: Study) -> bool:
         if self.goals is not None:

@@ -20,7 +20,8 @@ class ShapeResult(Part):
     `regret` is the measured slowdown against the fastest configuration of this shape that was measured, 0.02 for 2 %; for another
     objective, the share of the best value that is lost. It and `configuration`, the position in `configurations`, are null if no
     selected configuration was measured. `value` and `best_value` are of the objective if that is not the time. `first_ms` is the
-    time of the first configuration, usually the default. After a race, times are those of the race.
+    time of the first configuration, usually the default. After a race, times are those of the race. With several objectives,
+    the first one selects, and `front` has the configurations that no other beats in all.
     """
 
     shape: autotune.Parameters
@@ -35,12 +36,13 @@ class ShapeResult(Part):
     value: float | None = None
     best_value: float | None = None
     race: autotune.RacePart | None = None
+    front: tuple[autotune.FrontPart, ...] = ()
 
 
 class ShapesDocument(Document):
     """Result of a search for several shapes. `weighted_regret` is the mean over the shapes with a configuration.
 
-    `objective` is null for the time, and `configurations` are the selected ones.
+    `objective` is null for the time, the first of several, and `configurations` are the selected ones.
     """
 
     kernel: autotune.KernelName

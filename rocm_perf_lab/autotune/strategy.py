@@ -28,6 +28,7 @@ class Observations:
         pending: Rows that are being measured.
         proposed: Rows among these that a prior proposed.
         ratios: Whether ratios of times are ratios of the objective's values, so that a margin of 2 % has a meaning.
+        first: The times of the first of several objectives, of which `times` are a random weighting; None for one objective.
     """
 
     rows: Column
@@ -35,6 +36,7 @@ class Observations:
     pending: Column = field(default_factory=lambda: np.zeros(0, np.int64))
     proposed: Column = field(default_factory=lambda: np.zeros(0, np.int64))
     ratios: bool = True
+    first: Column | None = None
 
     @property
     def feasible(self) -> Column:

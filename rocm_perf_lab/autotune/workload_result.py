@@ -15,7 +15,7 @@ from rocm_perf_lab.autotune.shapes import SHAPE, normalised
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.autotune.goals import Goals
+    from rocm_perf_lab.autotune.goals import FrontMember, Goals
     from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
@@ -42,6 +42,8 @@ class TunedShape:
     chosen: ValuedTrial | None
     best: ValuedTrial | None
     first_ms: float | None
+    front: tuple[FrontMember, ...] = ()
+    """Trials of the shape that no other beats in all of several objectives."""
 
     @property
     def regret(self) -> float | None:
@@ -117,6 +119,7 @@ def tuned_workload(
                 ran[task][int(used[column])] if column >= 0 else None,
                 best[task],
                 own_trials[0].runtime_ms if own_trials else None,
+                goals.front(own_trials) if goals is not None and len(goals.goals) > 1 else (),
             )
         )
     return TunedWorkload(tuple(_configuration(space, int(used[column])) for column in chosen.columns), tuple(shapes))

@@ -130,7 +130,6 @@ def test_limits_combine_with_the_stopping_rule_and_an_earlier_result_with_anothe
     [
         (["autotune.objectives=[rate, x]", "autotune.stop_when={better_than: 0.1}"], "this setting is for one objective"),
         (["autotune.objectives=[rate, x]", "autotune.prior=earlier"], "this setting is for one objective"),
-        (["autotune.objectives=[rate, x]", "autotune.shapes=[{n: 1}]"], "several shapes are tuned for one objective"),
         (
             ["autotune.limits=['x > 1']", "autotune.sampler={_target_: optuna.samplers.RandomSampler}"],
             "a sampler of Optuna optimises the time alone",

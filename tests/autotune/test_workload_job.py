@@ -65,6 +65,28 @@ def test_a_workload_has_limits_and_a_stopping_rule(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_every_shape_of_a_workload_has_a_front_of_several_objectives(tmp_path: Path) -> None:
+    objectives = "autotune.objectives=[runtime_ms,{metric: block,direction: maximise}]"
+
+    found = tuned(tmp_path / "run", SHAPES, objectives, "autotune.configurations=1", "autotune.budget=12")
+
+    assert found["objective"] == "minimise runtime_ms"
+    assert len(found["configurations"]) == 1
+    for shape in found["shapes"]:
+        label = f"n={shape['shape']['n']}"
+        own = [trial for trial in found["trials"] if trial["parameters"]["shape"] == label]
+        costs = {trial["trial"]: (trial["runtime_ms"], -trial["parameters"]["block"]) for trial in own}
+        assert shape["regret"] is not None  # the selected configuration was measured for the shape
+        assert shape["best_ms"] == min(cost[0] for cost in costs.values())
+        for member in shape["front"]:
+            cost = costs[member["trial"]]
+            assert member["values"] == {"runtime_ms": cost[0], "block": -cost[1]}
+            assert not any(other[0] <= cost[0] and other[1] <= cost[1] and other != cost for other in costs.values())
+        largest = max(trial["parameters"]["block"] for trial in own)
+        assert largest in [member["parameters"]["block"] for member in shape["front"]]
+
+
+@pytest.mark.slow
 def test_shapes_are_tuned_with_features_of_the_compiled_configurations(tmp_path: Path) -> None:
     found = tuned(
         tmp_path / "run", "autotune.shapes=[{n: 256},{n: 1024}]", "autotune.features=[parameters,compiled]", "autotune.budget=6"
@@ -92,7 +114,6 @@ def test_a_recording_names_the_shapes(tmp_path: Path) -> None:
         (["autotune.shapes=[{block: 4}]"], "block, a name of the shapes"),
         ([SHAPES, "autotune.budget=3"], "3 evaluations are too few for 3 shapes"),
         ([SHAPES, "autotune.model=classic"], "this setting is for the search of one shape"),
-        ([SHAPES, "autotune.objectives=[runtime_ms,vgpr]"], "several shapes are tuned for one objective"),
         ([SHAPES, "autotune.objectives=[vgpr]", "autotune.prior=nowhere"], "earlier results are times"),
         ([SHAPES, "autotune.prior=nowhere"], "not the result of a search for shapes"),
         (["autotune.shapes={empty}"], "no launches of vector_add, so no shapes"),

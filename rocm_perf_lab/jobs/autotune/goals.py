@@ -33,12 +33,6 @@ def configured_goals(config: LabConfig, space: Space | None = None) -> Goals | N
     for where, given in single.items():
         if given and len(settings.objectives) > 1:
             raise GoalError("this setting is for one objective", where=where, hint="remove it, or all objectives but one")
-    if settings.shapes is not None and len(settings.objectives) > 1:
-        raise GoalError(
-            "several shapes are tuned for one objective",
-            where="autotune.objectives",
-            hint="remove all but one, or autotune.shapes",
-        )
     goals = tuple(
         Goal(one.metric, one.direction == "maximise") if isinstance(one, ObjectiveConfig) else Goal(one)
         for one in settings.objectives

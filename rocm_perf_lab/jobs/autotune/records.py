@@ -19,10 +19,10 @@ from rocm_perf_lab.jobs.show import time_text
 from rocm_perf_lab.report.page import write_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.goals import Goals
+    from rocm_perf_lab.autotune.goals import FrontMember, Goals
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import TuningResult
@@ -244,7 +244,7 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         "error_bands": bands_row(errors),
         "remaining": [{"better_than": margin, "probability": share} for margin, share in tuned.remaining.items()],
         "objectives": [str(goal) for goal in goals.goals] if goals is not None else [],
-        "front": _front(tuned, goals) if goals is not None else [],
+        "front": front_rows(tuned.front, goals),
         "model": tuned.model,
         "phases": tuned.phases,
         "warning": tuned.warning,
@@ -260,14 +260,17 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
     return AutotuneDocument.model_validate(content)
 
 
-def _front(tuned: TuningResult, goals: Goals) -> list[dict[str, Any]]:
+def front_rows(front: Sequence[FrontMember], goals: Goals | None) -> list[dict[str, Any]]:
+    """Return the configurations that no other beats in all objectives as rows of a document; none for the time alone."""
+    if goals is None:
+        return []
     return [
         {
             "trial": member.trial.number,
             "parameters": member.trial.parameters,
             "values": {goal.metric: value for goal, value in zip(goals.goals, member.values, strict=True)},
         }
-        for member in tuned.front
+        for member in front
     ]
 
 

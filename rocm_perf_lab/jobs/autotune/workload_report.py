@@ -16,7 +16,7 @@ from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import beyond_limits
 from rocm_perf_lab.autotune.workload_result import tuned_workload
 from rocm_perf_lab.core.files import write_text
-from rocm_perf_lab.jobs.autotune.records import bands_row, failure_row, trial_row
+from rocm_perf_lab.jobs.autotune.records import bands_row, failure_row, front_rows, trial_row
 from rocm_perf_lab.jobs.show import count_text, runtime_text
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class WorkloadReport:
             "best_parameters": without_shape(best.trial.parameters) if best is not None else None,
             "first_ms": one.first_ms,
             "race": race.as_json() if race is not None else None,
+            "front": [{**row, "parameters": without_shape(row["parameters"])} for row in front_rows(one.front, self.goals)],
             **values,
         }
 
@@ -166,6 +167,11 @@ class WorkloadReport:
                 f"[bold]regret[/]  {found.weighted_regret:.1%} against the best measured of each shape; "
                 f"{found.evaluated_configs} evaluated, {found.infeasible_configs} failed; stopped: {found.stop_reason}",
                 soft_wrap=True,
+            )
+        if any(shape.front for shape in found.shapes):
+            fronts = ", ".join(str(len(shape.front)) for shape in found.shapes)
+            console.print(
+                f"[bold]fronts[/]  {fronts} configurations that no other beats in all objectives: {NAME}", soft_wrap=True
             )
         raced = [shape.race for shape in found.shapes if shape.race is not None]
         if raced:
