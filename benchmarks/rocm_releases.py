@@ -88,6 +88,8 @@ def results_of(release: DebianRelease) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="rpl-") as directory:
             kinds[name] = failure(Captures(programs, Path(directory), kind.program), kind, options)
         print(f"{release.suite}, {name}: {kinds[name] or 'passed'}", file=sys.stderr, flush=True)
+        if _REFUSAL in kinds[name]:
+            break
     versions = {"rocr": runtime.rocr, "hip": runtime.hip} if runtime is not None else {}
     return {**versions, "kinds": kinds}
 
