@@ -11,6 +11,7 @@ import dataclasses
 import os
 import tempfile
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -24,7 +25,7 @@ from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
 from rocm_perf_lab.emulator.sampling import SamplePolicy, sample_policy
 from rocm_perf_lab.replay.emulated_capture import capture_described_launch
-from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.kernarg import explicit_arguments, service_blocks
 from rocm_perf_lab.replay.messages import GeometryRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Device, Launch
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.messages import ReplayOutcome
     from rocm_perf_lab.replay.session import DeviceName
     from rocm_perf_lab.target.model import Target
 
@@ -50,7 +50,7 @@ class ProvidesExpectedOutputs(Protocol):
     """Device that knows the correct outputs of a launch."""
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
-        """Return the correct outputs by argument name; None if the kernel description defines them."""
+        """Return the correct outputs by name; None if the kernel description defines them."""
         ...
 
 
@@ -60,6 +60,21 @@ class CaptureSource(Protocol):
     def __call__(self, launch: Launch) -> Path:
         """Capture the first launch and return the directory."""
         ...
+
+
+@dataclass(frozen=True)
+class _Result:
+    """Memory that the kernel writes, with the type and shape of the buffer."""
+
+    name: str
+    address: int
+    nbytes: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def view(self, content: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return the content as an array of the buffer's type and shape."""
+        return content.view(self.dtype).reshape(self.shape)
 
 
 class ReplayDevice:
@@ -161,8 +176,7 @@ class ReplayDevice:
                 hint="Use device=rocm or device=emulator for a thread trace.",
             )
         capture = self._opened(launch)
-        places = _places(capture, launch)
-        outputs = [a for a in launch.arguments if isinstance(a, BufferValue) and a.written]
+        results = self._results(capture, launch)
         with tempfile.NamedTemporaryFile(prefix="rocm-perf-lab-", suffix=".hsaco") as file:
             file.write(launch.code_object.data)
             file.flush()
@@ -172,14 +186,16 @@ class ReplayDevice:
                     warmup=0 if self.deterministic else _WARMUP_ON_A_GPU,
                     hsaco=file.name,
                     geometry=_geometry(capture, launch),
-                    read=tuple((places[a.name], a.data.nbytes) for a in outputs),
+                    read=tuple((one.address, one.nbytes) for one in results),
                 )
             )
         self._emulated = outcome.emulated
         durations = [round(sample * 1e3) for sample in outcome.samples_us]
         wanted = {name: outcome.counters[name] for name in counters if name in outcome.counters}
         write_database(database, launch_record(self._target, self.identity, launch, durations, wanted, outcome.sample_seed))
-        return DeviceRun(_outputs(outputs, outcome), database)
+        contents = zip(results, outcome.read, strict=True)
+        outputs = {one.name: one.view(np.frombuffer(base64.b64decode(content), np.uint8)) for one, content in contents}
+        return DeviceRun(outputs, database)
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
         """Return the outputs of the captured dispatch; None for a capture that was created from the first launch."""
@@ -188,18 +204,31 @@ class ReplayDevice:
         capture = self._opened(launch)
         if not capture.has_after:
             return None
-        places = _places(capture, launch)
-        return {
-            a.name: _captured_result(capture, places[a.name], a.data.nbytes).view(a.data.dtype).reshape(a.data.shape)
-            for a in launch.arguments
-            if isinstance(a, BufferValue) and a.written
-        }
+        return {one.name: one.view(_captured_result(capture, one.address, one.nbytes)) for one in self._results(capture, launch)}
 
     def close(self) -> None:
         """End the worker process."""
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def _results(self, capture: Capture, launch: Launch) -> list[_Result]:
+        """Return the memory to compare: the launch's outputs.
+
+        A kernel that finds its outputs through structures has none: then everything counts that the captured dispatch changed.
+        """
+        places = _places(capture, launch)
+        outputs = [a for a in launch.arguments if isinstance(a, BufferValue) and a.written]
+        if outputs or not self._is_given or not capture.has_after:
+            return [_Result(a.name, places[a.name], a.data.nbytes, a.data.dtype, a.data.shape) for a in outputs]
+        services = list(service_blocks(capture))
+        return [
+            _Result(f"captured memory at {region.base:#x}", region.base, region.size, np.dtype(np.uint8), (region.size,))
+            for region in capture.regions
+            if region.after is not None
+            and not region.contains_kernarg
+            and not any(begin <= region.base < end for begin, end in services)
+        ]
 
     def _opened(self, launch: Launch) -> Capture:
         if self._capture is None:
@@ -296,13 +325,6 @@ def _geometry(capture: Capture, launch: Launch) -> GeometryRequest:
     return GeometryRequest(
         grid=launch.geometry.work_items, workgroup=launch.block, dynamic_lds_bytes=launch.dynamic_lds_bytes, scalars=scalars
     )
-
-
-def _outputs(buffers: Sequence[BufferValue], outcome: ReplayOutcome) -> dict[str, NDArray[np.generic]]:
-    return {
-        buffer.name: np.frombuffer(base64.b64decode(content), dtype=buffer.data.dtype).reshape(buffer.data.shape)
-        for buffer, content in zip(buffers, outcome.read, strict=True)
-    }
 
 
 def _captured_result(capture: Capture, address: int, nbytes: int) -> NDArray[np.uint8]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import BarrierDeadlock, InstructionBudgetExceeded
+from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.verify.baseline import Refusals
 from rocm_perf_lab.verify.branch_constants import floats_of, rounds_to_nearest
 from rocm_perf_lab.verify.inputs import REVEALING, InputKind, is_accumulated, next_to, possible_inputs
@@ -109,8 +110,9 @@ class TrialPlan:
         """Record all trials and return them in order of cost.
 
         Raises:
-            LabError: The kernel fails with its own shape and random inputs.
+            LabError: The kernel has no output, or fails with its own shape and random inputs.
         """
+        self._require_an_output()
         given = self._description.params
         own = self.recorder.record(self._trial(Shape(dict(given), "described")))
         self.recorder.own_findings = own.finding_kinds
@@ -126,6 +128,15 @@ class TrialPlan:
         results = self.recorder.finished()
         self.notes += self.recorder.notes
         return results
+
+    def _require_an_output(self) -> None:
+        described = self._description
+        if not any(isinstance(argument, BufferArgument) and argument.access != "in" for argument in described.arguments):
+            raise LabError(
+                f"kernel {described.name} has no output, so no rewrite could be compared with it",
+                where=f"{described.directory / 'kernel.yaml'}, arguments",
+                hint="declare the buffers that it writes with access: out or inout",
+            )
 
     def for_constants(self, texts: Sequence[str]) -> Iterator[Trial]:
         """Return trials with sizes next to the integers of sources, except those of the unmodified source."""

@@ -17,8 +17,10 @@ import yaml
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
+from rocm_perf_lab.device.protocol import Launch, ScalarValue
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.spec import KernelSpec
+from rocm_perf_lab.replay.device import ReplayDevice
 from rocm_perf_lab.replay.format import Region
 from rocm_perf_lab.replay.kernarg import reached_only_from
 from rocm_perf_lab.replay.project.arguments import captured_arguments, source_parameters
@@ -29,6 +31,7 @@ from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.hsa_headers import find_hsa_headers
 from tests.builders.captures import Scene, list_capture, scale_capture
+from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -273,6 +276,57 @@ def test_a_default_of_the_source_is_in_the_description_and_the_space(tree: Path,
     assert document["source"]["machine_code"] in ("identical", "relocated")
     assert yaml.safe_load((place / "kernel.yaml").read_text())["params"] == {"TILE": 4}
     assert yaml.safe_load((place / "space.yaml").read_text())["parameters"] == {"TILE": [2, 4, 8]}
+
+
+STRUCTURE = """#include <hip/hip_runtime.h>
+struct Tensors { const float* in; float* out; int n; };
+extern "C" __global__ void twice(Tensors t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < t.n) t.out[i] = 2 * t.in[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def structured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Source and capture of a kernel whose only argument is a structure with two pointers."""
+    root = tmp_path_factory.mktemp("structured")
+    (root / "twice.hip").write_text(STRUCTURE)
+    code_object = compile_source(CompileRequest(root / "twice.hip")).code_object
+    scene = Scene(code_object)
+    read, written = scene.buffer(np.arange(128, dtype=np.float32)), scene.buffer(bytes(512), "out")
+    scene.capture(root / "capture", "twice", [struct.pack("<QQii", read.address, written.address, 128, 0)], block=128)
+    return root
+
+
+def test_a_kernel_with_pointers_in_a_structure_runs_on_the_captured_memory(structured: Path, tmp_path: Path) -> None:
+    document = created(structured / "capture", tmp_path / "work", "--source", structured / "twice.hip")
+
+    assert any("contains pointers, or equal numbers (captured regions: 2)" in note for note in document["notes"])
+    makefile = (tmp_path / "work" / "Makefile").read_text()
+    assert "profile kernel=$(NAME) target=mi300x device=replay" in makefile
+    refused = subprocess.run(["make", "optimize"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)
+    assert (refused.returncode, "the arguments contain pointers" in refused.stderr) == (2, True)
+
+
+def test_without_output_arguments_the_memory_that_the_dispatch_changed_is_compared(structured: Path, tmp_path: Path) -> None:
+    capture = open_capture(structured / "capture")
+    wrong = tmp_path / "wrong.hip"
+    wrong.write_text(STRUCTURE.replace("i < t.n", "i < 127"))
+    right, other = capture.code_object, compile_source(CompileRequest(wrong)).code_object
+    arguments = (ScalarValue("t", capture.kernarg[:24]),)
+    launches = [Launch(code, "twice", (1, 1, 1), (128, 1, 1), 0, arguments) for code in (right, other)]
+    device = ReplayDevice(target=mi300x(), device="emulator", capture=str(structured / "capture"), threads=1)
+
+    expected = device.expected_outputs(launches[0])
+    ran = [device.run(one, database=tmp_path / f"{i}.db", runs=1, counters=()).outputs for i, one in enumerate(launches)]
+    device.close()
+
+    assert expected is not None
+    ((name, wanted),) = expected.items()
+    assert wanted[:512].view(np.float32).tolist() == [2.0 * i for i in range(128)]
+    assert np.array_equal(ran[0][name], wanted)
+    assert np.flatnonzero(ran[1][name].view(np.float32) != wanted.view(np.float32)).tolist() == [127]
 
 
 def test_pointers_in_buffers_are_reported(tmp_path: Path) -> None:

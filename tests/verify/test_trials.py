@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
 from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, NormalInit, ScalarArgument
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.inputs import InputKind
+from rocm_perf_lab.verify.plan import TrialPlan
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.verify.trials import (
     Trial,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.verify.baseline import BaselineRecorder
 
 KERNEL = KernelDescription(
     name="copy",
@@ -184,3 +187,12 @@ def test_trials_read_all_buffers_back(copy: BuildResult) -> None:
 
     assert [a.written for a in launch.arguments if isinstance(a, BufferValue)] == [True, True]
     assert [a.written for a in plain.arguments if isinstance(a, BufferValue)] == [False, True]
+
+
+def test_a_kernel_without_outputs_is_refused(tmp_path: Path) -> None:
+    arguments = tuple(a.model_copy(update={"access": "in"}) if isinstance(a, BufferArgument) else a for a in KERNEL.arguments)
+    silent = KERNEL.model_copy(update={"arguments": arguments, "directory": tmp_path})
+
+    with pytest.raises(LabError, match="kernel copy has no output") as caught:
+        TrialPlan(cast("BaselineRecorder", SimpleNamespace(description=silent)), seed=1).run()
+    assert caught.value.hint == "declare the buffers that it writes with access: out or inout"

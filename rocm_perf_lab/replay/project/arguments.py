@@ -74,10 +74,14 @@ class CapturedValue:
 
 @dataclass(frozen=True)
 class CapturedArguments:
-    """Arguments in the order of the kernel; `notes` are properties that a description cannot express."""
+    """Arguments in the order of the kernel; `notes` are properties that a description cannot express.
+
+    `need_capture` is True if values contain pointers: then the kernel runs on captured memory only.
+    """
 
     arguments: tuple[CapturedBuffer | CapturedValue, ...]
     notes: tuple[str, ...]
+    need_capture: bool = False
 
     @property
     def buffers(self) -> tuple[CapturedBuffer, ...]:
@@ -163,7 +167,24 @@ def captured_arguments(capture: Capture, parameters: Sequence[SourceParameter] =
             continue
         dtype = types.get(argument.offset) or element_type(spelled) or "u8"
         found.append(_buffer(capture, region, name, dtype, int.from_bytes(content, "little"), spelled, pointers))
-    return CapturedArguments(tuple(found), (*_notes(found), *_linked(capture, pointers)))
+    by_value = {
+        argument.name: targets
+        for argument, content in zip(found, contents, strict=True)
+        if isinstance(argument, CapturedValue) and (targets := _pointed_to(capture, content))
+    }
+    passed = [
+        f"{name} contains pointers, or equal numbers (captured regions: {len(targets)}): check, time, profile and autotune run "
+        "on the captured memory; optimize cannot, because it needs other inputs"
+        for name, targets in by_value.items()
+    ]
+    return CapturedArguments(tuple(found), (*_notes(found), *passed, *_linked(capture, pointers)), need_capture=bool(by_value))
+
+
+def _pointed_to(capture: Capture, content: bytes) -> set[int]:
+    """Return the bases of the captured regions that aligned words of an argument point to."""
+    words = np.frombuffer(content[: len(content) // _POINTER_BYTES * _POINTER_BYTES], "<u8").tolist()
+    regions = [capture.memory.region_at(word) for word in words]
+    return {region.base for region in regions if region is not None and region.file is not None}
 
 
 def _parameters_of_name(capture: Capture, count: int) -> list[str]:

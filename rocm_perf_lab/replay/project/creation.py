@@ -174,7 +174,8 @@ def _written(
         else:
             target.write_text(content, encoding="utf-8")
     arguments = captured_arguments(capture, source.parameters)
-    with_data = data_bytes(arguments) <= request.data_limit
+    is_small = data_bytes(arguments) <= request.data_limit
+    with_data = is_small and not arguments.need_capture
     first = kernel_text(capture, name, source.form, arguments, capture.code_object, with_data=False)
     (place / "kernel.yaml").write_text(first.description, encoding="utf-8")
     built = build_description(read_description(place / "kernel.yaml"), capture.code_object.architecture).code_object
@@ -187,7 +188,7 @@ def _written(
         (place / "reference.py").write_text(reference_text(arguments), encoding="utf-8")
     code = compared_code(capture.code_object, capture.kernel, built, find_kernel(built, capture.kernel.symbol))
     notes = [f"no source: {reason}" for reason in reasons] + [*source.notes, *arguments.notes]
-    if not with_data:
+    if not is_small:
         notes.append("the buffers exceed --data-limit: kernel.yaml needs device=replay device.capture=DIR")
     document = ProjectDocument(
         project=str(final),
@@ -209,12 +210,12 @@ def _written(
         notes=tuple(notes),
     )
     (draft / NAME).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    makefile = _makefile(capture, document, final, with_data=with_data)
+    makefile = _makefile(capture, document, final, with_data=with_data, rewritable=not arguments.need_capture)
     (draft / "Makefile").write_text(makefile, encoding="utf-8")
     return document
 
 
-def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_data: bool) -> str:
+def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_data: bool, rewritable: bool) -> str:
     environment = Environment(
         loader=FileSystemLoader(resource_dir("templates")),
         undefined=StrictUndefined,
@@ -231,7 +232,7 @@ def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_
         files=document.source.files,
         target=usual_target(capture.code_object.architecture),
         with_data=with_data,
-        rewritable=document.source.language == "hip",
+        rewritable=rewritable and document.source.language == "hip",
         language=document.source.language,
     )
 
