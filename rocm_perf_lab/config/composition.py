@@ -198,6 +198,9 @@ def _nearest_key(path: str, arguments: Sequence[str]) -> str:
     for depth, part in enumerate(parts):
         node = OmegaConf.select(composed, ".".join(parts[:depth])) if depth else composed
         if not isinstance(node, DictConfig):
+            below = valid_keys(LabConfig, parts[:depth]) if node is None else frozenset()
+            if below:
+                return nearest(parts[:depth], part, below, rest=parts[depth + 1 :])
             break
         if part not in node:
             valid = {*map(str, node), *valid_keys(LabConfig, parts[:depth])}

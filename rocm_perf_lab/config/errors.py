@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 
+_MAPPING, _LIST = "Input should be a mapping of keys to values", "Input should be a list"
+_YAML_TYPES = {"dict_type": _MAPPING, "model_type": _MAPPING, "tuple_type": _LIST, "list_type": _LIST, "set_type": _LIST}
+"""Type of a pydantic error -> message in terms of YAML instead of Python."""
+_SCALARS = {"bool", "str"}
+"""Alternatives of a union for a single value of any type."""
+
+
 class ConfigError(LabError):
     """Invalid key or value in the configuration."""
 
@@ -63,16 +70,21 @@ def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequen
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel], origins: Origins) -> ConfigError:
     """Return the first problem of a pydantic error as a :class:`ConfigError`."""
-    # A misspelt key is reported as missing and as unknown; the second error has the better hint.
-    first = min(error.errors(), key=lambda row: row["type"] != "extra_forbidden")
+    # A misspelt key is reported as missing and as unknown; the second error has the better hint. Of the alternatives of a union,
+    # the one that was meant accepts the value in part, so its error is deeper.
+    rows = error.errors()
+    first = min(rows, key=lambda row: (row["type"] != "extra_forbidden", -len(row["loc"])))
     located = locate(model, first["loc"])
     path = located.path
     if first["type"] == "extra_forbidden":
         return unknown_key(path, located.siblings, origins)
     value = first.get("input")
     shown = "" if first["type"] == "missing" or isinstance(value, dict | list) else f" (it is {str(value)[:80]!r})"
-    what = f"{path}: {first['msg'].removeprefix('Value error, ')}{shown}"
-    return ConfigError(what, where=origins.describe(path), hint=first.get("ctx", {}).get("hint"))
+    says = _YAML_TYPES.get(first["type"], first["msg"].removeprefix("Value error, "))
+    if {row["loc"][-1] for row in rows if row["loc"][:-1] == first["loc"][:-1]} >= _SCALARS:
+        says = "Input should be a number, text, true or false"
+    example = f"for example {located.example}" if located.example is not None else None
+    return ConfigError(f"{path}: {says}{shown}", where=origins.describe(path), hint=first.get("ctx", {}).get("hint", example))
 
 
 def _line_of(file: Path, path: str) -> int | None:

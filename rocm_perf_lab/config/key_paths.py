@@ -10,19 +10,26 @@ from pydantic import BaseModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SCALARS = ("str", "int", "float", "bool")
+"""Names of the scalar members of a union in the location of a pydantic error."""
+
 
 @dataclass(frozen=True)
 class Located:
-    """`path` as a user writes it (`kernel.arguments[0].shape`), and the valid alternatives to its last key."""
+    """`path` as a user writes it (`kernel.arguments[0].shape`), the valid alternatives to its last key, and a valid override.
+
+    The override is for the last key of the path whose field has `examples`; None without such a field.
+    """
 
     path: str
     siblings: frozenset[str]
+    example: str | None = None
 
 
 def locate(model: type[BaseModel], location: Sequence[int | str]) -> Located:
     """Follow the location of a pydantic error, without its union tags and type names."""
     annotation: Any = model
-    path, siblings = "", frozenset[str]()
+    path, siblings, example = "", frozenset[str](), None
     for part in location:
         models = _models_in(annotation)
         if isinstance(part, int):
@@ -32,19 +39,29 @@ def locate(model: type[BaseModel], location: Sequence[int | str]) -> Located:
         if mapping is not None and not any(part in m.model_fields for m in models):
             path, annotation, siblings = f"{path}.{part}", mapping, frozenset()
             continue
-        tagged = [m for m in models if _tag(m) == part]
+        tagged = [m for m in models if part in (_tag(m), m.__name__)]
         if tagged:
             annotation = tagged[0]
-        elif models:
+        elif models and part not in _SCALARS:
             siblings = frozenset(f.alias or name for m in models for name, f in m.model_fields.items())
             path = f"{path}.{part}"
-            annotation = next((m.model_fields[part].annotation for m in models if part in m.model_fields), None)
-    return Located(path.lstrip("."), siblings)
+            field = next((m.model_fields[part] for m in models if part in m.model_fields), None)
+            annotation = field.annotation if field is not None else None
+            if field is not None and field.examples:
+                example = _quoted(f"{path.lstrip('.')}={field.examples[0]}")
+    return Located(path.lstrip("."), siblings, example)
 
 
 def valid_keys(model: type[BaseModel], parents: Sequence[str]) -> frozenset[str]:
     """Return the valid keys below `parents`; empty if any key is allowed."""
     return locate(model, [*parents, ""]).siblings
+
+
+def _quoted(override: str) -> str:
+    """Return an override as a shell accepts it, in quotes if they are necessary."""
+    if "'" in override:
+        return f'"{override}"'
+    return f"'{override}'" if any(character in override for character in " {[") else override
 
 
 def _tag(model: type[BaseModel]) -> str | None:

@@ -45,6 +45,7 @@ def emulated_trials(lab: Lab, space: Space) -> list[TrialRecord]:
 
     settings = lab.config.autotune
     objective = _objective(lab, space)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=RegressionSampler(space, seed=settings.seed), study_name=EMULATED)
     budget = min(settings.emulated.budget, len(space))
     with lab.console.status("emulating") as status:
