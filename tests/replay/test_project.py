@@ -335,6 +335,12 @@ def test_pointers_in_buffers_are_reported(tmp_path: Path) -> None:
     assert "contain pointers" in note
 
 
+def test_a_kernel_that_follows_pointers_is_profiled_on_the_captured_memory(tmp_path: Path) -> None:
+    created(list_capture(tmp_path / "list", (1, 2)), tmp_path / "work", "--assembly")
+
+    assert "profile kernel=$(NAME) target=mi300x device=replay" in (tmp_path / "work" / "Makefile").read_text()
+
+
 def test_make_autotune_names_the_file_of_the_space_and_uses_it_once_it_exists(tree: Path, tmp_path: Path) -> None:
     created(tree / "capture", tmp_path / "work", "--compile-commands", tree)
     command = ["make", "-C", str(tmp_path / "work"), "autotune"]

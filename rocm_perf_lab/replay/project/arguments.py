@@ -76,12 +76,14 @@ class CapturedValue:
 class CapturedArguments:
     """Arguments in the order of the kernel; `notes` are properties that a description cannot express.
 
-    `need_capture` is True if values contain pointers: then the kernel runs on captured memory only.
+    `need_capture` is True if values contain pointers: then the kernel runs on captured memory only. `are_linked` is True if
+    buffers contain pointers, which the kernel may follow.
     """
 
     arguments: tuple[CapturedBuffer | CapturedValue, ...]
     notes: tuple[str, ...]
     need_capture: bool = False
+    are_linked: bool = False
 
     @property
     def buffers(self) -> tuple[CapturedBuffer, ...]:
@@ -177,7 +179,8 @@ def captured_arguments(capture: Capture, parameters: Sequence[SourceParameter] =
         "on the captured memory; optimize cannot, because it needs other inputs"
         for name, targets in by_value.items()
     ]
-    return CapturedArguments(tuple(found), (*_notes(found), *passed, *_linked(capture, pointers)), need_capture=bool(by_value))
+    linked = _linked(capture, pointers)
+    return CapturedArguments(tuple(found), (*_notes(found), *passed, *linked), bool(by_value), bool(linked))
 
 
 def _pointed_to(capture: Capture, content: bytes) -> set[int]:
@@ -250,7 +253,7 @@ def _linked(capture: Capture, pointers: Sequence[int]) -> list[str]:
         return []
     return [
         f"the buffers contain pointers, or equal numbers, to {len(followed)} captured regions; kernel.yaml keeps their values: "
-        "if the kernel follows them, only check, time and autotune run it"
+        "if the kernel follows them, optimize cannot run it"
     ]
 
 

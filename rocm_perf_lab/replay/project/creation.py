@@ -210,12 +210,13 @@ def _written(
         notes=tuple(notes),
     )
     (draft / NAME).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    makefile = _makefile(capture, document, final, with_data=with_data, rewritable=not arguments.need_capture)
+    is_separate = with_data and not arguments.are_linked
+    makefile = _makefile(capture, document, final, is_separate=is_separate, rewritable=not arguments.need_capture)
     (draft / "Makefile").write_text(makefile, encoding="utf-8")
     return document
 
 
-def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_data: bool, rewritable: bool) -> str:
+def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, is_separate: bool, rewritable: bool) -> str:
     environment = Environment(
         loader=FileSystemLoader(resource_dir("templates")),
         undefined=StrictUndefined,
@@ -231,7 +232,7 @@ def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, with_
         name=document.name,
         files=document.source.files,
         target=usual_target(capture.code_object.architecture),
-        with_data=with_data,
+        is_separate=is_separate,
         rewritable=rewritable and document.source.language == "hip",
         language=document.source.language,
     )
