@@ -68,6 +68,7 @@ class TuningResult:
         race: Result of the race between configurations with nearly equal times, or None.
         band: Error band of the ratio of two emulated times; None for measured ones.
         front: Trials that no other beats in all objectives, if others than the time are given; the best one first.
+        objectives: Expressions of the values of `front`.
         tied: Other trials whose emulated time is inside the error band around the best, fastest first.
         beyond_limits: Numbers of the trials that ran and exceed a limit.
         size_text: Number of configurations as text, marked if it is an estimate.
@@ -88,6 +89,7 @@ class TuningResult:
     front: tuple[FrontMember, ...] = ()
     beyond_limits: frozenset[int] = frozenset()
     size_text: str = ""
+    objectives: tuple[str, ...] = ()
 
     @property
     def pruned(self) -> int:
@@ -148,7 +150,7 @@ class Tuner:
 
         def told(trial: FrozenTrial) -> bool:
             nonlocal improbable
-            latest = record(trial)
+            latest = _predicting_times(record(trial), goals_of(self.study))
             self.told(latest)
             if self.stop_when is not None and self.stop_when.reached(self.study):
                 improbable = str(self.stop_when)
@@ -218,7 +220,8 @@ class Improbable:
         return outlook is not None and outlook.probability(self.better_than) <= self.probability
 
     def __str__(self) -> str:
-        return f"with {1 - self.probability:.0%} probability nothing is more than {self.better_than:.0%} better"
+        probability, margin = (f"{100 * share:.3g}%" for share in (1 - self.probability, self.better_than))
+        return f"with {probability} probability nothing is more than {margin} better"
 
 
 CHOICE = "the smallest emulated time; of equal times, the first trial"
@@ -234,7 +237,8 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         stop_reason: Why the search ended.
         band: Error band of the ratio of two emulated times; None if times are measured.
     """
-    trials, goals = tuple(records(study, space)), goals_of(study)
+    goals = goals_of(study)
+    trials = tuple(_predicting_times(trial, goals) for trial in records(study, space))
     ran = within_limits(trials, goals)
     best = min(ran, key=_time_and_number, default=None)
     decided = study.user_attrs.get(_RACE)
@@ -259,13 +263,19 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
     measured_trials = {trial.number for trial in trials if trial.runtime_ms is not None}
     beyond = frozenset(measured_trials - {trial.number for trial in ran})
     shares = importances(study, len(measured_trials))
-    facts = (shares, decided, band, tied, remaining, front, beyond, space.size_text)
+    metrics = tuple(goal.metric for goal in goals.goals) if goals is not None else ()
+    facts = (shares, decided, band, tied, remaining, front, beyond, space.size_text, metrics)
     return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, *facts)
 
 
 def goals_of(study: optuna.Study) -> Goals | None:
     """Return the objectives and limits of a study's sampler, or None for the time alone."""
     return study.sampler.goals if isinstance(study.sampler, RegressionSampler) else None
+
+
+def _predicting_times(trial: TrialRecord, goals: Goals | None) -> TrialRecord:
+    """Return a trial without its prediction, if that is of another objective than the time."""
+    return trial if goals is None or goals.is_time else replace(trial, predicted_ms=None)
 
 
 def within_limits(trials: Iterable[TrialRecord], goals: Goals | None) -> list[TrialRecord]:

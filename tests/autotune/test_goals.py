@@ -97,7 +97,7 @@ def test_a_printed_metric_is_maximised_within_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_objectives_have_a_front(tmp_path: Path) -> None:
+def test_two_objectives_have_a_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = tuned(tmp_path, "autotune.objectives=[runtime_ms, x]", "autotune.budget=16")
 
     assert code == 0
@@ -105,6 +105,10 @@ def test_two_objectives_have_a_front(tmp_path: Path) -> None:
     assert values == sorted(values)
     assert all(b[1] < a[1] for a, b in pairwise(values))  # slower ones have a smaller x
     assert len(values) >= 3  # x of 0 to 5 with y = 1 are 6
+    first = found["front"][0]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"front trial {first['trial']}: runtime_ms={values[0][0]:.4g}, x={values[0][1]:g};" in shown
+    assert {row["predicted_ms"] for row in found["trials"]} == {None}  # the model predicts no times
 
 
 @pytest.mark.slow

@@ -33,3 +33,25 @@ def test_the_line_has_the_best_its_gain_the_probability_of_better_and_the_time_l
 )
 def test_one_command_opens_the_study(url: str | None, command: str) -> None:
     assert dashboard_command(url, directory=Path("/run")) == command
+
+
+def test_a_continued_search_counts_its_earlier_trials() -> None:
+    said: list[str] = []
+    earlier = [
+        TrialRecord(number, {"x": number}, "seed", time, None, {}, None, None, {}) for number, time in enumerate((8.0, 2.0))
+    ]
+    log = TrialLog(NullTracker(), 4, lambda: "measured", said.append, known=earlier)
+
+    log.told(TrialRecord(2, {"x": 2}, "seed", 4.0, None, {}, None, None, {}))
+
+    assert said == ["trial 3 of 4 (seed), best 2.000 ms measured, 4.00x the first, 0 s left"]
+
+
+def test_a_trial_beyond_a_limit_is_not_the_best() -> None:
+    said: list[str] = []
+    log = TrialLog(NullTracker(), None, lambda: "measured", said.append, valid=lambda trial: trial.parameters["x"] < 2)
+
+    for x, time in ((1, 4.0), (2, 1.0)):
+        log.told(TrialRecord(x, {"x": x}, "seed", time, None, {}, None, None, {}))
+
+    assert said[-1] == "trial 2 (seed), best 4.000 ms measured"

@@ -88,6 +88,10 @@ def test_the_stopping_rule_ends_a_search_that_would_go_on() -> None:
     assert result.remaining[0.02] <= 0.1
 
 
+def test_the_reason_to_stop_has_small_margins_and_probabilities() -> None:
+    assert str(Improbable(0.005, 0.001)) == "with 99.9% probability nothing is more than 0.5% better"
+
+
 def test_random_slow_configurations_of_a_rugged_space_leave_an_improvement() -> None:
     landscape = drawn("rugged", 7)
     slow = np.flatnonzero(landscape.times_ms > 1.5 * landscape.optimum_ms)

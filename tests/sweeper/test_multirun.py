@@ -59,6 +59,18 @@ def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace
     assert "block=256" in shown.out
 
 
+def test_a_continued_sweep_compares_with_the_best_of_all_trials(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"autotune.storage=sqlite:///{place.directory}/study.db", "autotune.study=continued"]
+    assert run_lab(place.words(*words, f"autotune.budget={len(BLOCKS) - 1}")) == 0
+    assert place.result()["best_config"]["runtime_ms"] == 1.0
+    capsys.readouterr()
+
+    assert run_lab(place.words(*words, f"autotune.budget={len(BLOCKS)}", "hydra.sweep.dir=again")) == 0
+
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("trial ") and "block=" in line][:1]
+    assert not line.endswith("best")  # the fastest configuration was known
+
+
 def test_a_sweep_has_objectives_and_limits(place: SweepPlace) -> None:
     code = run_lab(
         place.words("autotune.objectives=[{metric: block, direction: maximise}]", "autotune.limits=['runtime_ms < 300']")

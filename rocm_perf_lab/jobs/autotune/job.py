@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
-from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits
+from rocm_perf_lab.autotune.trials import records
+from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits, goals_of, within_limits
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
 from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, write_result
@@ -121,7 +122,16 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
         lab.console.print(f"[bold]note[/]    the budget of {budget} exceeds the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
         errors = partial(_errors, lab, subject)
-        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update, errors, partial(_remaining, study))
+        log = TrialLog(
+            tracker,
+            budget,
+            lambda: subject.objective.time_kind,
+            status.update,
+            errors,
+            partial(_remaining, study),
+            known=records(study, space),
+            valid=lambda trial: bool(within_limits([trial], goals_of(study))),
+        )
         tuner = Tuner(
             study,
             space,

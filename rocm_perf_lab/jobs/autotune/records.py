@@ -52,6 +52,8 @@ class TrialLog:
         say: Shows the line.
         errors: Returns the error bands of emulated times, or None.
         remaining: Returns the probability that something 2 % faster is left, or None.
+        known: Trials of a search that is continued.
+        valid: Returns whether a trial that ran exceeds no limit.
     """
 
     tracker: RunTracker
@@ -60,22 +62,33 @@ class TrialLog:
     say: Callable[[str], None]
     errors: Callable[[], TimingErrors | None] = lambda: None
     remaining: Callable[[], float | None] = lambda: None
-    trials: int = 0
-    best_ms: float | None = None
+    known: Sequence[TrialRecord] = ()
+    valid: Callable[[TrialRecord], bool] = lambda _: True
+    trials: int = field(default=0, init=False)
+    best_ms: float | None = field(default=None, init=False)
     _first_ms: float | None = None
     _left: float | None = None
     _started: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        """Count the known trials."""
+        for trial in self.known:
+            self._count(trial)
+
     def told(self, trial: TrialRecord) -> None:
         """Log one trial."""
-        self.trials += 1
-        if trial.runtime_ms is not None and (self.best_ms is None or trial.runtime_ms < self.best_ms):
-            self.best_ms = trial.runtime_ms
-            self._first_ms = self._first_ms or trial.runtime_ms
+        self._count(trial)
         best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word(), self.errors())}" if self.best_ms is not None else ""
         of = f" of {self.budget}" if self.budget is not None else ""
         self.say(f"trial {self.trials}{of} ({trial.phase}){best}{self._outlook()}")
         self._track(trial)
+
+    def _count(self, trial: TrialRecord) -> None:
+        self.trials += 1
+        time_ms = trial.runtime_ms
+        if time_ms is not None and (self.best_ms is None or time_ms < self.best_ms) and self.valid(trial):
+            self.best_ms = time_ms
+            self._first_ms = self._first_ms or time_ms
 
     def _outlook(self) -> str:
         """Return the gain over the first time, the probability of something better, and the time until the budget is used up."""
@@ -87,7 +100,8 @@ class TrialLog:
         chance = f", {self._left:.0%} that 2% are left" if self._left is not None else ""
         if self.budget is None or self.budget <= self.trials:
             return gain + chance
-        seconds = (time.monotonic() - self._started) / self.trials * (self.budget - self.trials)
+        own = self.trials - len(self.known)
+        seconds = (time.monotonic() - self._started) / own * (self.budget - self.trials)
         return f"{gain}{chance}, {_duration(seconds)} left"
 
     def _track(self, trial: TrialRecord) -> None:

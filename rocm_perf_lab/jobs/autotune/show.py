@@ -102,7 +102,10 @@ def _share(probability: float) -> str:
 
 def _front(tuned: TuningResult) -> list[tuple[str, str]]:
     """Return the trials that no other beats in all objectives."""
-    rows = [f"trial {member.trial.number}: {', '.join(f'{value:.4g}' for value in member.values)}" for member in tuned.front]
+    rows = []
+    for member in tuned.front:
+        values = ", ".join(f"{name}={value:.4g}" for name, value in zip(tuned.objectives, member.values, strict=True))
+        rows.append(f"trial {member.trial.number}: {values}")
     return [("front", "; ".join(rows[:_SHOWN]) + (f"; {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""))] if rows else []
 
 

@@ -30,8 +30,10 @@ from rocm_perf_lab.autotune.tuner import (
     USED_UP,
     StoppingCondition,
     beyond_limits,
+    goals_of,
     outcome,
     require_a_result,
+    within_limits,
 )
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.errors import LabError
@@ -166,8 +168,17 @@ class Sweep:
             f"[bold]sweep[/]   {self.space.size_text} configurations, {self.launcher}, {count_text(slots.count, 'slot')}"
         )
         lab.console.print(f"[bold]watch[/]   {dashboard_command(settings.storage, directory=lab.output_dir)}", soft_wrap=True)
-        end = StoppingCondition(settings.budget is None, records(study, self.space))
-        log = _TrialPrinter(lab, tracker, end, lambda: stop_when is not None and stop_when.reached(study))
+        known = records(study, self.space)
+        end = StoppingCondition(settings.budget is None, known)
+        log = _TrialPrinter(
+            lab,
+            tracker,
+            end,
+            lambda: stop_when is not None and stop_when.reached(study),
+            valid=lambda trial: bool(within_limits([trial], goals_of(study))),
+        )
+        for trial in known:
+            log.count(trial)
         budget = settings.budget if settings.budget is not None else len(self.space)
         cutoffs = Cutoffs(Cutoff(settings.cutoff, first_s=settings.first_cutoff_s))
         try:
@@ -217,21 +228,28 @@ class _TrialPrinter:
     tracker: RunTracker
     end: StoppingCondition
     nothing_better: Callable[[], bool]
+    valid: Callable[[TrialRecord], bool]
     improbable: bool = False
     best_ms: dict[Any, float] = field(default_factory=dict)
     """Shape, or None for a search of one -> its smallest time."""
     trials: int = 0
 
+    def count(self, trial: TrialRecord) -> bool:
+        """Count a trial, also of an earlier sweep of this study, and return whether it is the fastest one of its shape."""
+        self.trials += 1
+        shape = trial.parameters.get(SHAPE)
+        if trial.runtime_ms is None or trial.runtime_ms >= self.best_ms.get(shape, math.inf) or not self.valid(trial):
+            return False
+        self.best_ms[shape] = trial.runtime_ms
+        return True
+
     def finished(self, task: Task, trial: TrialRecord) -> bool:
         """Print a trial, and return whether it was the last."""
-        self.trials += 1
+        better = self.count(trial)
         values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
         if trial.runtime_ms is None:
             said = f"[yellow]failed[/] {escape((trial.reason or '').splitlines()[0])}"
         else:
-            shape = trial.parameters.get(SHAPE)
-            better = trial.runtime_ms < self.best_ms.get(shape, math.inf)
-            self.best_ms[shape] = min(trial.runtime_ms, self.best_ms.get(shape, math.inf))
             word = trial.details.get("time_kind", "")
             said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
