@@ -67,12 +67,17 @@ def kernel_params(found: ShapesDocument) -> str:
 def triton_table(found: ShapesDocument, kernel: KernelDescription | None) -> str:
     """Return a Python module with the arguments of `triton.autotune`.
 
-    The values of constexprs and options are those that kernel.yaml computes from the parameters.
+    The values of constexprs and options are those that kernel.yaml computes from the parameters. Triton's key has arguments of
+    the kernel only; of the shapes that they do not tell apart, the configuration with the largest weight is selected.
     """
     configurations = [_triton_config(values, found, kernel) for values in found.configurations]
     names = _argument_names(found, kernel)
-    key = [names[name] for name in found.shapes[0].shape]
-    table = "\n".join(f"    {_tuple(shape.values())}: {position}," for shape, position in _rows(found))
+    weights: dict[tuple[Any, ...], dict[int, float]] = {}
+    for shape, position in found.covered:
+        of_key = weights.setdefault(tuple(shape.shape[name] for name in names), {})
+        of_key[position] = of_key.get(position, 0.0) + shape.weight
+    key = list(names.values())
+    table = "\n".join(f"    {_tuple(sizes)}: {max(shares, key=shares.__getitem__)}," for sizes, shares in weights.items())
     return f'''"""{_origin(found)}.
 
     @triton.autotune(configs=CONFIGS, key=KEY, prune_configs_by={{"early_config_prune": select}})
@@ -110,7 +115,7 @@ def _distance(shape, known):
 
 
 def _tuple(values: Any) -> str:
-    return f"({', '.join(repr(value) for value in values)},)"
+    return repr(tuple(values))
 
 
 def _triton_config(values: Configuration, found: ShapesDocument, kernel: KernelDescription | None) -> str:
@@ -138,12 +143,15 @@ def _reads(text: Any, names: Any) -> bool:
 
 
 def _argument_names(found: ShapesDocument, kernel: KernelDescription | None) -> dict[str, str]:
-    """Return name of a shape -> name of the kernel's argument with that value."""
+    """Return name of a shape -> name of the kernel's argument with that value; for Triton without names that are no argument."""
     names = {name: name for name in found.shapes[0].shape}
     if kernel is not None:
         scalars = {str(a.value): a.name for a in kernel.arguments if a.kind == "scalar"}
         constants = {str(text): name for name, text in kernel.constexprs.items()}
         names |= {name: (constants | scalars)[name] for name in names if name in constants | scalars}
+        if kernel.language == "triton":
+            passed = {*kernel.constexprs, *(argument.name for argument in kernel.arguments)}
+            names = {name: argument for name, argument in names.items() if argument in passed}
     return names
 
 

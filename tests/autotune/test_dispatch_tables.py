@@ -91,6 +91,30 @@ def test_triton_selects_the_configuration_of_a_shape_or_of_the_nearest_one(tmp_p
     assert (near.kwargs["BLOCK_M"], near.num_warps, near.num_stages) == (16, 1, 1)
 
 
+def test_a_size_of_the_grid_alone_is_no_key_of_triton(tmp_path: Path) -> None:
+    triton = pytest.importorskip("triton")
+    found = document(
+        [{"block": 512, "num_warps": 8}, {"block": 512, "num_warps": 2}],
+        ({"rows": 1, "cols": 500}, 0),
+        ({"rows": 64, "cols": 500}, 1),
+        ({"rows": 65, "cols": 500}, 1),
+        ({"rows": 64, "cols": 100}, 0),
+    )
+    directory = resource_dir("experiments") / "softmax_triton"
+
+    table = loaded(tmp_path / "configs.py", triton_table(found, described(directory)))
+    kernel = triton.autotune(configs=table.CONFIGS, key=table.KEY, prune_configs_by={"early_config_prune": table.select})(
+        triton.jit(loaded(tmp_path / "kernel.py", "def softmax(input_ptr, output_ptr, cols, BLOCK): pass\n").softmax)
+    )
+    kernel.nargs = {"input_ptr": None, "output_ptr": None, "cols": 500}
+    (wide,) = kernel.prune_configs({})
+    kernel.nargs = {"input_ptr": None, "output_ptr": None, "cols": 90}
+    (narrow,) = kernel.prune_configs({})
+
+    assert table.KEY == ["cols"]  # rows is the number of workgroups, and no argument
+    assert (wide.num_warps, narrow.num_warps) == (2, 8)  # two of three shapes with 500 columns have the second one
+
+
 PROGRAM = """\
 #include <hip/hip_runtime.h>
 #include "configurations.hpp"
