@@ -37,9 +37,19 @@ _KEYWORDS = frozenset(
 """Words of C++ and names of the header."""
 
 
-def tables(found: ShapesDocument, kernel: KernelDescription | None) -> dict[str, str]:
-    """Return the text of each file by name; `kernel` is None for a command."""
-    return {TRITON_FILE: triton_table(found, kernel), HEADER_FILE: header(found), PARAMS_FILE: kernel_params(found)}
+def tables(found: ShapesDocument, kernel: KernelDescription | None, constraints: Sequence[str] = ()) -> dict[str, str]:
+    """Return the text of each file by name.
+
+    Args:
+        found: Result of the search.
+        kernel: The kernel; None for a command.
+        constraints: Constraints of the space that read names of the shapes.
+    """
+    return {
+        TRITON_FILE: triton_table(found, kernel, constraints),
+        HEADER_FILE: header(found, constraints),
+        PARAMS_FILE: kernel_params(found),
+    }
 
 
 def _origin(found: ShapesDocument) -> str:
@@ -64,7 +74,7 @@ def kernel_params(found: ShapesDocument) -> str:
     return f"# {_origin(found)}\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
 
 
-def triton_table(found: ShapesDocument, kernel: KernelDescription | None) -> str:
+def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constraints: Sequence[str] = ()) -> str:
     """Return a Python module with the arguments of `triton.autotune`.
 
     The values of constexprs and options are those that kernel.yaml computes from the parameters. Triton's key has arguments of
@@ -98,7 +108,7 @@ TABLE = {{
 
 def select(configs, named_args, **kwargs):
     """Return the tuned configuration of a shape, or that of the nearest tuned shape, as a list."""
-    values = {{**named_args, **kwargs}}
+{_unchecked(constraints, "    #")}    values = {{**named_args, **kwargs}}
     shape = tuple(values[name] for name in KEY)
     return [configs[TABLE[min(TABLE, key=lambda known: _distance(shape, known))]]]
 
@@ -112,6 +122,13 @@ def _distance(shape, known):
         total *= max(one / other, other / one) if numbers else 1e6
     return total
 '''
+
+
+def _unchecked(constraints: Sequence[str], comment: str) -> str:
+    """Return comment lines with the constraints that the configuration of the nearest shape may violate."""
+    rows = [" ".join(text.split()) for text in constraints]
+    said = ["Not checked for shapes that were not tuned:", *(f"  {row}" for row in rows)] if rows else []
+    return "".join(f"{comment} {line}\n" for line in said)
 
 
 def _tuple(values: Any) -> str:
@@ -155,7 +172,7 @@ def _argument_names(found: ShapesDocument, kernel: KernelDescription | None) -> 
     return names
 
 
-def header(found: ShapesDocument) -> str:
+def header(found: ShapesDocument, constraints: Sequence[str] = ()) -> str:
     """Return a C++17 header: the configurations as types, and `dispatch`, which calls a function with the one of a shape.
 
     Names that cannot be names in C++ are changed: `block-m` becomes `block_m`, `template` becomes `template_0`.
@@ -223,7 +240,7 @@ constexpr double distance({arguments}, const Shape& shape_) {{
 }}  // namespace detail
 
 // Position of the configuration for a shape: that of the nearest tuned shape, by the product of the ratios of its sizes.
-constexpr int select({arguments}) {{
+{_unchecked(constraints, "//")}constexpr int select({arguments}) {{
     int found_ = 0;
     double least_ = 1e300;
     for (const Shape& shape_ : shapes) {{
