@@ -198,6 +198,22 @@ def test_an_impossible_emulated_prior_is_an_error(
     assert message in capsys.readouterr().err
 
 
+def test_constraints_read_parameters_of_the_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("{parameters: {block_m: [16, 32, 64, 128], block_k: [8, 16]}, constraints: [block_m <= m]}")
+    words = ["job=autotune", "kernel=gemm_hip", *SMALL, f"autotune.space={space}", "tracking=none", "autotune.budget=2"]
+
+    assert run_lab([*words, f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    result = json.loads((tmp_path / "run" / "autotune.json").read_text())
+    assert result["search_space_size"] == 6  # 128 exceeds m = 64
+    assert all(trial["parameters"].keys() == {"block_m", "block_k"} for trial in result["trials"])
+
+    capsys.readouterr()
+    emulated = ["autotune.prior=emulated", "autotune.emulated={params: {m: 0}, budget: 5}"]
+    assert run_lab([*words, *emulated, f"hydra.run.dir={tmp_path / 'none'}"]) == 2
+    assert "0 of 5 emulated configurations ran" in capsys.readouterr().err  # m is the one of the emulated runs
+
+
 @pytest.mark.parametrize("sampler", ["TPESampler", "RandomSampler"])
 def test_an_optuna_sampler_measures_no_configuration_twice(sampler: str, tmp_path: Path) -> None:
     result = tuned(

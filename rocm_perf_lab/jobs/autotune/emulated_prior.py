@@ -6,6 +6,7 @@ prior: see :class:`rocm_perf_lab.autotune.prior.Trust`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.ask_tell import search
@@ -44,6 +45,8 @@ def emulated_trials(lab: Lab, space: Space) -> list[TrialRecord]:
     import optuna
 
     settings = lab.config.autotune
+    smaller = {name: value for name, value in (settings.emulated.params or {}).items() if name in space.fixed}
+    space = replace(space, fixed={**space.fixed, **smaller})
     objective = _objective(lab, space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=RegressionSampler(space, seed=settings.seed), study_name=EMULATED)
@@ -84,7 +87,7 @@ def _objective(lab: Lab, space: Space) -> KernelObjective:
     if unknown := [name for name in params if name not in known]:
         hint = f"parameters of the kernel (kernel.params): {', '.join(known) or 'none'}"
         raise PriorError(f"kernel {config.kernel.name} has no parameter {unknown[0]!r}", where=_WHERE, hint=hint)
-    if searched := [name for name in params if name in space.settings]:
+    if searched := [name for name in params if name in space.names]:
         raise PriorError(f"the space varies {searched[0]!r}", where=_WHERE, hint="give sizes of the problem only")
     device = lab.device if isinstance(lab.device, EmulatorDevice) else None
     if device is not None and all(known[name] == value for name, value in params.items()):

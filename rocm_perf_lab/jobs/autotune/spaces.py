@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,9 @@ def configured_space(config: LabConfig) -> Space:
         ExpressionError: A constraint cannot be evaluated.
     """
     found, where = _described(config)
-    return found if isinstance(found, Space) else build_space(found, where=where)
+    if isinstance(found, Space):
+        return found
+    return build_space(found.model_copy(update={"fixed": {**_read_params(config, found), **found.fixed}}), where=where)
 
 
 def shaped(config: LabConfig, shapes: Sequence[WorkloadShape], *, where: str) -> tuple[ShapedSpace, Configuration | None]:
@@ -51,7 +54,7 @@ def shaped(config: LabConfig, shapes: Sequence[WorkloadShape], *, where: str) ->
             return replace(found, fixed={**found.fixed, **shape.values}, defaults=None)
         if clash := sorted(shape.values.keys() & {*found.parameters, *found.derived}):
             raise ShapeError(f"the space varies {clash[0]}, a name of the shapes", where=where, hint="remove it from one of them")
-        fixed = {**found.fixed, **shape.values}
+        fixed = {**_read_params(config, found), **found.fixed, **shape.values}
         named = f"{place}, shape {shape.label}"
         return build_space(found.model_copy(update={"fixed": fixed, "defaults": {}}), where=named)
 
@@ -80,6 +83,15 @@ def _described(config: LabConfig) -> tuple[SpaceDescription | Space, str]:
         where="autotune.space",
         hint="name a file (autotune.space=conf/space/gemm.yaml) or an option (space=gemm)",
     )
+
+
+def _read_params(config: LabConfig, found: SpaceDescription) -> Configuration:
+    """Return the parameters of the kernel that expressions of the space read, and that the space does not define."""
+    if config.job.arguments.get("command"):
+        return {}
+    read = set(re.findall(r"\w+", " ".join((*found.derived.values(), *found.constraints))))
+    own = {*found.parameters, *found.derived, *found.fixed}
+    return {name: value for name, value in config.kernel.params.items() if name in read - own}
 
 
 def find_space(path: Path) -> Path:
