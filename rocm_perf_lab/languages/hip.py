@@ -63,6 +63,9 @@ class HipLanguage(Language):
 
 
 def _paths_of_copies(kernel: KernelSpec, source: Path) -> tuple[str, ...]:
-    """Return flags that name the headers next to the described source equally for the source and its rewritten copies."""
+    """Return flags that name the headers next to the described source equally for the source and its rewritten copies.
+
+    Copies below its directory get none: compilers differ in which of two mappings of one path counts.
+    """
     original = kernel.source_path.parent.absolute()
-    return () if source.parent.absolute() == original else (f"-ffile-prefix-map={original}{os.sep}=",)
+    return () if source.absolute().is_relative_to(original) else (f"-ffile-prefix-map={original}{os.sep}=",)

@@ -97,7 +97,7 @@ std::string mangled_name(const std::string& symbol) {
 }
 
 std::string demangled_name(const std::string& symbol) {
-  const std::string mangled = mangled_name(symbol);
+  std::string mangled = mangled_name(symbol);
   if (auto name = demangled(mangled)) return *name;
   // Libraries before GCC 13 do not know _Float16 and __bf16: other builtin types take their places, which keeps substitutions.
   std::string known = mangled;

@@ -48,8 +48,12 @@ void drv_share_forget_storage(const struct drv_storage *storage) {
   if (storage->exported)
     (void)!pwrite(drv_memory_file(), &nothing, sizeof nothing, (off_t)position_of(storage->offset));
   static const char no_metadata[RPL_METADATA_BYTES];
-  if (storage->exported || storage->described)  // an importer may have set them
-    (void)!pwrite(drv_memory_file(), no_metadata, sizeof no_metadata, (off_t)metadata_of(storage->offset));
+  char metadata[RPL_METADATA_BYTES];
+  const off_t place = (off_t)metadata_of(storage->offset);
+  // Of a block that never had any, the page of metadata does not exist, and writing would create it. An importer may have set them.
+  if ((storage->exported || storage->described) && pread(drv_memory_file(), metadata, sizeof metadata, place) > 0 &&
+      memcmp(metadata, no_metadata, sizeof metadata) != 0)
+    (void)!pwrite(drv_memory_file(), no_metadata, sizeof no_metadata, place);
 }
 
 int drv_share_set_metadata(struct drv_storage *storage, const void *data, size_t size) {
