@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
+from rocm_perf_lab.autotune.repeats import MOST_KEPT
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.tracking.run import TrackingError
 
@@ -109,13 +110,18 @@ def reason_of(error: object) -> str:
 
 
 def _details(directory: Path) -> dict[str, Any]:
-    """Return the directory of a job, and the provenance and stability in its profile.json if it wrote one."""
-    details: dict[str, Any] = {"folder": str(directory)}
+    """Return the directory of a job, and the provenance and stability in its profile.json if it wrote one.
+
+    Measured times are details as well, since only those are raced: emulated ones of a configuration are all equal.
+    """
+    details: dict[str, Any] = {"directory": str(directory)}
     document = directory / "profile.json"
     if document.is_file():
         profile = json.loads(document.read_text(encoding="utf-8"))
         details |= {name: profile["provenance"][name] for name in ("device", "time_kind", "note")}
         details |= {name: profile["stability"][name] for name in ("runs", "cv")}
+        if not profile["provenance"]["emulated"]:
+            details["times_ms"] = profile["stability"]["durations_ms"][-MOST_KEPT:]
         resources, occupancy = profile.get("resources"), profile.get("occupancy")
         if resources is not None:
             known = {name: resources[key] for name, key in _RESOURCES.items()}

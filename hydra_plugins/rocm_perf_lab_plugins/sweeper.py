@@ -273,12 +273,16 @@ class _TrialOverrides:
             gpus: GPU ids of the machine on which the trial runs.
             slots: Number of jobs that share that machine.
         """
+        from rocm_perf_lab.autotune.slots import RACE
+
         overrides = [*self._arguments]
         if self._config.job.target == _SEARCHES_BY_ITSELF:
             overrides = [word for word in overrides if not word.startswith(("job=", "job."))] + ["job=profile"]
         params = self._config.kernel.params
         overrides += [f"kernel.params.{name}={_quoted(value)}" for name, value in task.configuration.items() if name in params]
         overrides += ["display=none"]
+        if task.phase == RACE:
+            overrides.append(f"hydra.sweep.subdir={RACE}/{task.number}")
         if not any(override.startswith("passes.plots=") for override in self._arguments):
             overrides.append("passes.plots=false")
         if parent is not None and "parent" in self._plain["tracking"]:

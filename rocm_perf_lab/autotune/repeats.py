@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _NS_PER_MS = 1e6
-_MOST_KEPT = 200
+MOST_KEPT = 200
+"""Largest number of times of a trial that are kept, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def measurement(times_ms: Sequence[float], *, rounds: int, deterministic: bool, 
     found = stability(_ns(times_ms), deterministic=deterministic)
     known: dict[str, Any] = {"runs": found.runs, "rounds": rounds, "cv": found.cv, "stability": found.classification}
     median_ms = float(np.median(times_ms[found.warm_up_runs :]))
-    return Measurement(median_ms, {**known, "times_ms": list(times_ms)[-_MOST_KEPT:], **details})
+    return Measurement(median_ms, {**known, "times_ms": list(times_ms)[-MOST_KEPT:], **details})
 
 
 def _ns(times_ms: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ from rocm_perf_lab.autotune.storage import StorageError, storage_errors
 from rocm_perf_lab.autotune.trials import PHASE, measured, preempted, record, release, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from optuna import Study
     from optuna.trial import Trial
@@ -32,6 +32,10 @@ Result = Measurement | Infeasible | Unmeasured | Preempted
 _LATER_S = 0.1
 _UNMEASURED_IN_A_ROW = 3
 """Number of consecutive unmeasured trials that ends the sweep."""
+RACE = "race"
+"""Phase of a task that measures the configuration of a finished trial again."""
+_RACE_TRIES = 3
+"""Number of times that a run of the race may be ended from outside before the race is given up."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ def sweep(
     budget: int,
     finished: Callable[[Task, TrialRecord], bool] = lambda task, trial: False,
     cutoffs: Cutoffs | None = None,
+    race: Callable[[RepeatedTrials], None] = lambda again: None,
 ) -> None:
     """Measure until the study has `budget` configurations, including those of earlier and concurrent sweeps.
 
@@ -92,6 +97,7 @@ def sweep(
         budget: Number of configurations.
         finished: Called with every finished trial; returning True starts no further trial.
         cutoffs: Limits of a trial's wall-clock time relative to the fastest one of its shape; None: unlimited.
+        race: Called after the last trial, with an objective that measures configurations again.
 
     Raises:
         StorageError: The storage fails.
@@ -117,7 +123,7 @@ def sweep(
                         release(study, asked.trial)
                         raise
                 if not running:
-                    return
+                    break
                 done, _ = wait(running, timeout=limit.next_look_s(running.values()), return_when=FIRST_COMPLETED)
                 limit.end_slow(one for future, one in running.items() if future not in done)
                 for future in sorted(done, key=lambda future: running[future].task.number):
@@ -134,9 +140,53 @@ def sweep(
                     ):
                         where = f"study {study.study_name}"
                         raise SearchBroken(result.reason, where=where, hint="fix this, then start the same sweep again")
+        race(RepeatedTrials(slots, limit, len(study.get_trials(deepcopy=False))))
     finally:
         _give_up(study, running)
         slots.stop()
+
+
+class RepeatedTrials:
+    """Objective that measures configurations again, one after the other in the first slot: on the same GPU, if slots have GPUs.
+
+    Args:
+        slots: Slots that run the trials.
+        limit: Limit of wall-clock time.
+        first: Number of the first run.
+    """
+
+    deterministic = False
+
+    def __init__(self, slots: Slots, limit: _Limit, first: int) -> None:
+        self._slots, self._limit, self._next = slots, limit, first
+
+    def sample(self, configuration: Configuration, runs: int) -> Sequence[float] | Infeasible:
+        """Return further times of a configuration in ms. The job determines their number, not `runs`.
+
+        Raises:
+            SearchBroken: The runs cannot be measured, for a reason other than the configuration.
+        """
+        reason = ""
+        for _ in range(_RACE_TRIES):
+            result = self._run(configuration)
+            if isinstance(result, Measurement):
+                return [float(time_ms) for time_ms in result.details.get("times_ms") or (result.runtime_ms,)]
+            if isinstance(result, Infeasible):
+                return result
+            reason = result.reason
+        raise SearchBroken(reason, where="the race of the fastest configurations")
+
+    def _run(self, configuration: Configuration) -> Result:
+        task = Task(self._next, 0, configuration, RACE, self._limit.of(configuration))
+        self._next += 1
+        future = self._slots.start(task)
+        ending = self._slots if isinstance(self._slots, EndingSlots) else None
+        done, _ = wait([future], timeout=task.limit_s if ending is not None else None)
+        if not done and ending is not None:
+            ending.end(task)
+            wait([future])
+            return too_slow(task.limit_s or 0.0)
+        return _result_of(future)
 
 
 @dataclass(frozen=True)

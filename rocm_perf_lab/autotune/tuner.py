@@ -143,6 +143,7 @@ class Tuner:
         """
         if self.exclusive:
             release_running(self.study)
+        forget_race(self.study)
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
         end = StoppingCondition(self.budget is None, known)
@@ -167,21 +168,27 @@ class Tuner:
             self.stop_reason = USED_UP
         require_a_result(self.study, self.space)
         if isinstance(self.objective, Repeatable) and not self.objective.deterministic:
-            self._race(self.objective)
+            store_race(self.study, self.space, self.objective, self.max_races)
 
     def _used_up(self) -> bool:
         """Return whether the budget is used up, counting trials of other processes."""
         return self.budget is not None and measured(self.study) >= self.budget
 
-    def _race(self, objective: Repeatable) -> None:
-        """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
-        valid = within_limits(records(self.study, self.space), goals_of(self.study))
-        found = race_of(valid, self.space, objective, self.max_races)
-        self.study.set_user_attr(_RACE, found.as_json() if found is not None else None)
-
     def result(self) -> TuningResult:
         """Return the result so far, also after an interrupt."""
         return outcome(self.study, self.space, self.stop_reason, self.band())
+
+
+def store_race(study: optuna.Study, space: Space, objective: Repeatable, max_rounds: int) -> None:
+    """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
+    found = race_of(within_limits(records(study, space), goals_of(study)), space, objective, max_rounds)
+    study.set_user_attr(_RACE, found.as_json() if found is not None else None)
+
+
+def forget_race(study: optuna.Study) -> None:
+    """Remove the race of an earlier search, whose winner is not compared with the trials that follow."""
+    if study.user_attrs.get(_RACE) is not None:
+        study.set_user_attr(_RACE, None)
 
 
 def race_of(trials: Iterable[TrialRecord], space: Space, objective: Repeatable, max_rounds: int) -> RaceResult | None:

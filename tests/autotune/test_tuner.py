@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import optuna
+import pytest
 
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.objective import Measurement
@@ -49,6 +50,39 @@ def test_a_search_ends_after_fifty_failures() -> None:
 
     assert length([failed] * 100) == 50
     assert length([trial("seed", 1.0), *([failed] * 100)]) is None
+
+
+class NoisyTimes:
+    """Nearly equal times with noise: the time of x is 1 + x / 1000 ms, and each third run 10 % slower."""
+
+    deterministic = False
+
+    def __call__(self, configuration: Configuration) -> Measurement:
+        times = self.sample(configuration, 6)
+        return Measurement(times[0], {"runs": 6, "times_ms": times})
+
+    def sample(self, configuration: Configuration, runs: int) -> list[float]:
+        return [(1 + float(configuration["x"]) / 1000) * (1.1 if run % 3 == 2 else 1.0) for run in range(runs)]
+
+
+def test_the_winner_of_an_earlier_race_does_not_hide_faster_trials_that_follow() -> None:
+    space = space_of_list([{"x": x} for x in range(5, 15)], where="test")
+    study = optuna.create_study(sampler=RegressionSampler(space, seeds=3))
+    Tuner(study, space, NoisyTimes(), budget=6, max_races=5).run()
+    assert study.user_attrs["race"]["standings"]
+    told: list[TrialRecord] = []
+
+    def interrupt(trial: TrialRecord) -> None:
+        told.append(trial)
+        raise KeyboardInterrupt
+
+    continued = Tuner(study, space, lambda _: Measurement(0.001), budget=7, told=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        continued.run()
+
+    best = continued.result().best
+    assert best is not None
+    assert best.number == told[0].number == 6
 
 
 def test_the_budget_counts_trials_of_other_processes() -> None:

@@ -71,6 +71,51 @@ def test_a_continued_sweep_compares_with_the_best_of_all_trials(place: SweepPlac
     assert not line.endswith("best")  # the fastest configuration was known
 
 
+def test_a_sweep_races_the_fastest_measured_configurations(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_lab(place.words("+job.lucky=512"))
+
+    shown, result = capsys.readouterr(), place.result()
+    assert code == 0, shown.err
+    trials = {trial["parameters"]["block"]: trial["runtime_ms"] for trial in result["trials"]}
+    assert min(trials, key=trials.__getitem__) == 512  # 1.04 ms in its trial, 1.08 ms in the race
+    outcomes = {standing["trial"]: standing["outcome"] for standing in result["race"]["standings"]}
+    assert result["race"]["decided"]
+    assert "slower" in outcomes.values()
+    assert result["best_config"]["parameters"] != {"block": 512}
+    raced = {int(path.parent.name) for path in (place.directory / "swept" / "race").glob("*/told.json")}
+    assert min(raced) == len(BLOCKS)  # numbers follow those of the trials
+    assert len(result["trials"]) == len(BLOCKS)
+
+
+def test_a_sweep_of_several_shapes_races_each_shape(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_lab(place.words("+job.lucky=512", "autotune.shapes=[{n: 512},{n: 4096}]", "autotune.max_races=3"))
+
+    found = json.loads((place.directory / "swept" / "shapes.json").read_text())
+    assert code == 0
+    assert "of 2 decided" in capsys.readouterr().out
+    assert all(shape["race"]["standings"] for shape in found["shapes"])
+    assert all(shape["best_parameters"] != {"block": 512} for shape in found["shapes"])
+
+
+def test_without_races_the_trials_decide(place: SweepPlace) -> None:
+    code = run_lab(place.words("+job.lucky=512", "autotune.max_races=0"))
+
+    assert code == 0
+    assert place.result()["race"] is None
+    assert place.result()["best_config"]["parameters"] == {"block": 512}
+    assert not (place.directory / "swept" / "race").exists()
+
+
+def test_a_race_that_cannot_be_measured_leaves_the_result_of_the_trials(
+    place: SweepPlace, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    code = run_lab(place.words("+job.lucky=512", "+job.kill_race=true", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1"))
+
+    assert code == 0, capsys.readouterr().err
+    assert "the race was given up" in caplog.text
+    assert place.result()["best_config"]["parameters"] == {"block": 512}
+
+
 def test_a_sweep_has_objectives_and_limits(place: SweepPlace) -> None:
     code = run_lab(
         place.words("autotune.objectives=[{metric: block, direction: maximise}]", "autotune.limits=['runtime_ms < 300']")
@@ -214,7 +259,7 @@ def test_a_search_spreads_its_trials_over_the_workers_of_a_launcher(place: Sweep
     assert code == 0
     result = place.result("spread")
     assert result["evaluated_configs"] == 3
-    assert len({trial["details"]["folder"] for trial in result["trials"]}) == 3, "each trial is a job of its own"
+    assert len({trial["details"]["directory"] for trial in result["trials"]}) == 3, "each trial is a job of its own"
 
 
 @pytest.mark.slow

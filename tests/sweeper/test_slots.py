@@ -13,7 +13,7 @@ from hydra_plugins.rocm_perf_lab_plugins.sweeper import _time_limits
 from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.slots import sweep
+from rocm_perf_lab.autotune.slots import RepeatedTrials, sweep
 from rocm_perf_lab.autotune.storage import open_study
 from tests.builders.sweeps import ThreadSlots, proposed, small_space, time_of
 
@@ -111,6 +111,7 @@ class EndableSlots(ThreadSlots):
     def _or_hang(self, configuration: Configuration) -> Measurement | Infeasible:
         if configuration["x"] == 6:
             assert self._end.wait(timeout=300)
+            self._end.clear()
             return Infeasible("killed")
         return time_of(configuration)
 
@@ -124,6 +125,47 @@ def test_a_trial_that_hangs_is_ended_at_a_multiple_of_the_fastest_one() -> None:
     assert hung.state == TrialState.FAIL
     assert "not finished after" in hung.user_attrs["reason"]
     assert study.best_params == {"x": 3, "y": 2, "order": "a"}
+
+
+def test_a_race_measures_configurations_again_in_the_first_slot_without_further_trials() -> None:
+    study, slots, found = new_study(), ThreadSlots(2), []
+    best = SPACE.complete({"x": 3, "y": 2, "order": "a"})
+
+    sweep(study, SPACE, slots, budget=5, race=lambda again: found.extend([again.sample(best, 10), again.sample(best, 10)]))
+
+    repeated = slots.begun[-2:]
+    assert found == [[1.0], [1.0]]
+    assert [(task.number, task.slot, task.phase, task.configuration) for task in repeated] == [
+        (5, 0, "race", best),
+        (6, 0, "race", best),
+    ]
+    assert len(study.trials) == 5
+    assert slots.stopped
+
+
+def test_a_run_of_the_race_that_hangs_is_ended() -> None:
+    study, found = new_study(), []
+    hangs = SPACE.complete({"x": 6, "y": 1, "order": "a"})
+    cutoffs = Cutoffs(Cutoff(10, at_least_s=0.5))
+
+    sweep(study, SPACE, EndableSlots(), budget=8, cutoffs=cutoffs, race=lambda again: found.append(again.sample(hangs, 10)))
+
+    assert isinstance(found[0], Infeasible)
+    assert "not finished after" in found[0].reason
+
+
+def test_a_race_that_is_always_ended_from_outside_is_given_up() -> None:
+    best = SPACE.complete({"x": 3, "y": 2, "order": "a"})
+    slots = ThreadSlots(1)
+
+    def race(again: RepeatedTrials) -> None:
+        slots._measure = lambda _: Unmeasured("the store is gone")
+        again.sample(best, 10)
+
+    with pytest.raises(SearchBroken, match="the store is gone"):
+        sweep(new_study(), SPACE, slots, budget=4, race=race)
+
+    assert slots.stopped
 
 
 def test_launches_of_a_trial_end_at_its_limit_unless_their_own_is_lower() -> None:

@@ -77,7 +77,7 @@ def test_a_search_spreads_its_trials_over_slurm(place: SweepPlace) -> None:
     assert done.returncode == 0, done.stderr
     result = place.result("spread")
     assert (result["evaluated_configs"], result["infeasible_configs"]) == (3, 0)
-    assert len({trial["details"]["folder"] for trial in result["trials"]}) == 3
+    assert len({trial["details"]["directory"] for trial in result["trials"]}) == 3
 
 
 @pytest.mark.slow

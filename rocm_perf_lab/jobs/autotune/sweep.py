@@ -30,9 +30,11 @@ from rocm_perf_lab.autotune.tuner import (
     USED_UP,
     StoppingCondition,
     beyond_limits,
+    forget_race,
     goals_of,
     outcome,
     require_a_result,
+    store_race,
     within_limits,
 )
 from rocm_perf_lab.core.components import build
@@ -51,7 +53,7 @@ from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from optuna import Study
@@ -59,12 +61,13 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
-    from rocm_perf_lab.autotune.slots import Slots, Task
+    from rocm_perf_lab.autotune.slots import RepeatedTrials, Slots, Task
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Improbable, TuningResult
     from rocm_perf_lab.jobs.autotune.workload import Workload
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.statistics.racing import RaceResult
     from rocm_perf_lab.tracking.run import RunTracker, TrackingError
 
 RESULTS = "optimization_results.yaml"
@@ -181,17 +184,37 @@ class Sweep:
             log.count(trial)
         budget = settings.budget if settings.budget is not None else len(self.space)
         cutoffs = Cutoffs(Cutoff(settings.cutoff, first_s=settings.first_cutoff_s))
+        races: dict[str, RaceResult] = {}
+        forget_race(study)
+        race = partial(self._race, study, races)
         try:
-            sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoffs=cutoffs)
+            sweep(study, self.space, slots, budget=budget, finished=log.finished, cutoffs=cutoffs, race=race)
         except (KeyboardInterrupt, SearchBroken):
-            self._keep(study, tracker, INTERRUPT)
+            self._keep(study, tracker, INTERRUPT, races)
             raise
         finally:
             tracker.end_children("KILLED")
         reason = SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP
-        return self._keep(study, tracker, str(stop_when) if log.improbable else reason)
+        return self._keep(study, tracker, str(stop_when) if log.improbable else reason, races)
 
-    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> Callable[[], None]:
+    def _race(self, study: Study, races: dict[str, RaceResult], again: RepeatedTrials) -> None:
+        """Race the fastest configurations if their times are measured; add the races of shapes to `races`."""
+        most, goals = self.lab.config.autotune.max_races, goals_of(study)
+        if most == 0 or not (goals is None or goals.is_time):
+            return
+        said = f"[bold]race[/]    the fastest configurations again, at most {most} rounds"
+        try:
+            with self.lab.console.status(said):
+                if self.workload is None:
+                    store_race(study, self.space, again, most)
+                else:
+                    assert isinstance(self.space, ShapedSpace)
+                    races.update(self.workload.race(study, self.space, again))
+        except SearchBroken as broken:
+            message = f"the race was given up, and the trials alone decide: {broken.what}"
+            logging.getLogger(__name__).warning(message)
+
+    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str, races: Mapping[str, RaceResult]) -> Callable[[], None]:
         lab = self.lab
         tuned = outcome(study, self.space, stop_reason)
         identity = _identity(lab, tuned)
@@ -202,7 +225,7 @@ class Sweep:
         if self.workload is not None:
             assert isinstance(self.space, ShapedSpace)
             report = WorkloadReport(lab, self.space, origin, lab.config.kernel, self.workload.goals)
-            found = report.document(study, stop_reason, {})
+            found = report.document(study, stop_reason, races)
             report.write(found, tracker)
             return partial(report.answer, found)
         write_text(results, _results(study, tuned))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.command import CommandObjective
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
-    from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
+    from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted, Repeatable
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.autotune.trials import TrialRecord
@@ -172,6 +172,17 @@ class Workload:
         )
         return RegressionSampler(space, seed=settings.seed, strategy=strategy, goals=self.goals)
 
+    def race(self, study: Study, space: ShapedSpace, objective: Repeatable) -> Iterator[tuple[str, RaceResult]]:
+        """Race the fastest configurations of each shape; yield its label and the race."""
+        if objective.deterministic or not self.races:
+            return
+        valid = within_limits(records(study, space), self.goals)
+        for shape in space.shapes:
+            own = [trial for trial in valid if trial.parameters[SHAPE] == shape.label]
+            found = race_of(own, space, objective, self.config.autotune.max_races)
+            if found is not None:
+                yield shape.label, found
+
     def check(self) -> None:
         """Check that the settings are for several shapes.
 
@@ -293,7 +304,7 @@ class WorkloadSearch:
             )
             try:
                 tuner.run()
-                races |= self._races(study, objective)
+                races |= self.workload.race(study, space, objective)
             finally:
                 kernel = lab.config.kernel if self.command is None else None
                 report = WorkloadReport(lab, space, self.subject.origin(), kernel, self.workload.goals)
@@ -302,18 +313,6 @@ class WorkloadSearch:
         report.answer(found)
         show_locations(lab, tracker)
         return (found.weighted_regret or 0.0) * _PERCENT
-
-    def _races(self, study: Study, objective: WorkloadObjective) -> Iterator[tuple[str, RaceResult]]:
-        """Race the fastest configurations of each shape; yield its label and the race."""
-        if objective.deterministic or not self.workload.races:
-            return
-        space, goals = self._space, self.workload.goals
-        valid = within_limits(records(study, space), goals)
-        for shape in space.shapes:
-            own = [trial for trial in valid if trial.parameters[SHAPE] == shape.label]
-            found = race_of(own, space, objective, self.lab.config.autotune.max_races)
-            if found is not None:
-                yield shape.label, found
 
     def errors(self) -> TimingErrors | None:
         """Return the error bands of emulated times; None for measured ones."""
