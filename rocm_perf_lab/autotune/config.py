@@ -67,7 +67,7 @@ class AutotuneConfig(StrictModel):
     """Earlier results of this space: a landscape file, the directory of a run, `study:NAME@URL` or `mlflow:RUN_ID`;
     or `emulated`: runs on the emulator."""
     emulated: EmulatedRuns = Field(default=EmulatedRuns(), examples=["{params: {m: 256}, budget: 40}"])
-    """Settings of these runs; without effect for other priors."""
+    """Settings of these runs, which have no effect for other priors."""
     features: tuple[Literal["parameters", "compiled"], ...] = Field(default=("parameters",), examples=["[parameters, compiled]"])
     """Inputs of the model; `compiled` compiles every configuration before the first measurement."""
     max_compiled: PositiveInt = 5000

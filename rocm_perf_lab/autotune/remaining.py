@@ -88,6 +88,16 @@ class WorkloadOutlook:
 
     shapes: tuple[Outlook, ...]
 
+    @property
+    def evaluated(self) -> int:
+        """Number of measured configurations of all shapes."""
+        return sum(shape.evaluated for shape in self.shapes)
+
+    @property
+    def unmeasured(self) -> int:
+        """Number of configurations of all shapes that may still be measured."""
+        return sum(shape.unmeasured for shape in self.shapes)
+
     def probability(self, margin: float) -> float:
         """Return the largest probability of a shape that a configuration faster by `margin` is left for it."""
         return max(shape.probability(margin) for shape in self.shapes)

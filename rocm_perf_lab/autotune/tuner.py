@@ -60,7 +60,7 @@ class TuningResult:
         best: The fastest trial; None if all failed.
         pruned_rows: Rows that the classic model excluded without measuring them.
         remaining: Margin -> probability that a configuration faster by that share of the best time is left; empty without a model
-            that describes it.
+            that describes it, and for too few trials.
         model: Name, cross-validated R² and standard deviation of the residuals; None for other samplers.
         warning: `low_model_confidence`, or None.
         stop_reason: Why the search ended.
@@ -264,8 +264,9 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand
         rows = tuple(assessed.pruned_rows.tolist())
         model = {"name": assessed.name, "r2": assessed.r2, "residual_std": assessed.residual_std}
         warning = assessed.warning
-        if assessed.outlook is not None:
-            remaining = {margin: assessed.outlook.probability(margin) for margin in MARGINS}
+        outlook = assessed.outlook
+        if outlook is not None and (outlook.evaluated >= FEWEST or not outlook.unmeasured):
+            remaining = {margin: outlook.probability(margin) for margin in MARGINS}
     tied = tied_trials(ran, best, band) if band is not None and best is not None else ()
     measured_trials = {trial.number for trial in trials if trial.runtime_ms is not None}
     beyond = frozenset(measured_trials - {trial.number for trial in ran})

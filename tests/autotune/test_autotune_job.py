@@ -177,6 +177,25 @@ def test_emulated_runs_of_a_smaller_problem_are_a_prior(tmp_path: Path, capsys: 
     assert all(trial["runtime_ms"] is None or trial["runtime_ms"] > 0 for trial in result["trials"])
 
 
+def test_emulated_runs_of_smaller_shapes_are_a_prior_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    shapes = ["autotune.shapes=[{m:64,n:64},{m:128,n:64}]", "autotune.emulated.params={m:32}", "autotune.budget=4"]
+    words = [*SMALL, f"autotune.space={tmp_path}/space.yaml", f"hydra.run.dir={tmp_path}/run", "tracking=none"]
+
+    assert run_lab(["job=autotune", "kernel=gemm_hip", *words, *EMULATED, *shapes]) == 0
+
+    assert "prior   8 configurations from the emulator at m=32" in capsys.readouterr().out  # both shapes are m=32, n=64 then
+    found = json.loads((tmp_path / "run" / "shapes.json").read_text())
+    assert (len(found["shapes"]), found["evaluated_configs"]) == (2, 4)
+    assert {trial["parameters"]["shape"] for trial in found["trials"]} == {"m=64,n=64", "m=128,n=64"}
+
+
+def test_sizes_of_emulated_runs_without_these_runs_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tuned(tmp_path / "run", "autotune.emulated.params={m:32}", "autotune.budget=2", "tracking=none")
+
+    assert "autotune.emulated has no effect without autotune.prior=emulated" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -185,7 +204,8 @@ def test_emulated_runs_of_a_smaller_problem_are_a_prior(tmp_path: Path, capsys: 
         (["autotune.emulated.params={rows:64}"], "has no parameter 'rows'"),
         (["autotune.emulated.params={block_m:16}"], "the space varies 'block_m'"),
         (["autotune.emulated.params={m:0}"], "0 of 8 emulated configurations ran, 5 are needed; trial 0: "),
-        (["autotune.emulated.params={m:32}", "autotune.shapes=[{m:64},{m:128}]"], "several shapes have no emulated prior"),
+        (["autotune.shapes=[{m:32},{m:64}]", "autotune.emulated.params={m:32}"], "the search itself is emulated at this size"),
+        (["autotune.shapes=[{m:32},{m:64}]", "autotune.emulated.params={rows:32}"], "has no parameter 'rows'"),
     ],
 )
 def test_an_impossible_emulated_prior_is_an_error(

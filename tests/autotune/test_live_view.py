@@ -16,11 +16,12 @@ def test_the_line_has_the_best_its_gain_the_probability_of_better_and_the_time_l
     said: list[str] = []
     log = TrialLog(NullTracker(), 40, lambda: "measured", said.append, remaining=lambda: 0.25)
 
-    for number in range(10):
+    for number in range(15):
         log.told(TrialRecord(number, {"x": number}, "seed", 4.0 / (number + 1), None, {}, None, None, {}))
 
     assert said[0] == "trial 1 of 40 (seed), best 4.000 ms measured, 0 s left"
-    assert said[-1] == "trial 10 of 40 (seed), best 400.00 us measured, 10.00x the first, 25% that 2% are left, 0 s left"
+    assert said[9] == "trial 10 of 40 (seed), best 400.00 us measured, 10.00x the first, 0 s left"  # calibrated from 12 trials
+    assert said[14] == "trial 15 of 40 (seed), best 266.67 us measured, 15.00x the first, 25% that 2% are left, 0 s left"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,21 @@ def test_a_continued_search_counts_its_earlier_trials() -> None:
     log.told(TrialRecord(2, {"x": 2}, "seed", 4.0, None, {}, None, None, {}))
 
     assert said == ["trial 3 of 4 (seed), best 2.000 ms measured, 4.00x the first, 0 s left"]
+
+
+def test_the_line_of_several_shapes_has_their_mean_gain_also_over_earlier_trials() -> None:
+    said: list[str] = []
+    times = {"n=1": (8.0, 2.0), "n=2": (4.0, 4.0)}
+    earlier = [
+        TrialRecord(number, {"shape": shape, "x": number}, "seed", times[shape][number], None, {}, None, None, {})
+        for number in range(2)
+        for shape in times
+    ]
+    log = TrialLog(NullTracker(), 5, lambda: "measured", said.append, known=earlier)
+
+    log.told(TrialRecord(4, {"shape": "n=2", "x": 3}, "seed", 2.0, None, {}, None, None, {}))
+
+    assert said == ["trial 5 of 5 (seed, n=2), mean 3.00x the first"]  # 8 / 2 and 4 / 2
 
 
 def test_a_trial_beyond_a_limit_is_not_the_best() -> None:

@@ -6,13 +6,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits, goals_of, within_limits
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
-from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, write_result
+from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, probability_left, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_rule
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.run import RunTracker
 
 STUDY_FILE = "study.db"
-_MARGIN = 0.02
 
 
 class AutotuneJob:
@@ -128,7 +126,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             lambda: subject.objective.time_kind,
             status.update,
             errors,
-            partial(_remaining, study),
+            partial(probability_left, study),
             known=records(study, space),
             valid=lambda trial: bool(within_limits([trial], goals_of(study))),
         )
@@ -155,15 +153,6 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
     show_locations(lab, tracker)
     lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms
-
-
-def _remaining(study: optuna.Study) -> float | None:
-    """Return the probability that something 2 % faster is left; None without a model of it."""
-    sampler = study.sampler
-    if not isinstance(sampler, RegressionSampler):
-        return None
-    outlook = sampler.assess(study).outlook
-    return outlook.probability(_MARGIN) if outlook is not None else None
 
 
 def _errors(lab: Lab, subject: TuningSubject) -> TimingErrors | None:

@@ -14,7 +14,7 @@ from rocm_perf_lab.autotune.sampler import as_times
 from rocm_perf_lab.autotune.storage import open_storage, storage_errors, without_password
 from rocm_perf_lab.autotune.trials import TrialRecord, records
 from rocm_perf_lab.core.expressions import ExpressionError
-from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED, emulated_trials, reduced_size
+from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED, emulated_trials, note_if_unused, reduced_size
 from rocm_perf_lab.tracking.store import read_artifact
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def configured_prior(lab: Lab, space: Space, goals: Goals | None = None) -> Prio
     """
     config = lab.config
     text = config.autotune.prior
+    note_if_unused(lab)
     if text is None:
         return None
     if text == EMULATED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ import numpy as np
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
 from rocm_perf_lab.autotune.lazy_space import LazySpace
+from rocm_perf_lab.autotune.remaining import FEWEST
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.tuner import CHOICE
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
@@ -21,6 +25,8 @@ from rocm_perf_lab.report.page import write_report
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    import optuna
 
     from rocm_perf_lab.autotune.goals import FrontMember, Goals
     from rocm_perf_lab.autotune.space import Space
@@ -37,8 +43,9 @@ TRACKING_RUN = "tracking_run"
 """User attribute of a study: the tracking run that a resumed search continues."""
 _NS_PER_MS = 1e6
 _US_PER_MS = 1e3
-_FIRST_LOOK, _LOOK_EVERY = 10, 5
-"""Trials from which, and after which again, the probability that something better is left is computed: that is slow."""
+_MARGIN = 0.02
+_LOOK_EVERY = 5
+"""Trials after which the probability that something better is left is computed again: that is slow."""
 
 
 @dataclass
@@ -65,8 +72,9 @@ class TrialLog:
     known: Sequence[TrialRecord] = ()
     valid: Callable[[TrialRecord], bool] = lambda _: True
     trials: int = field(default=0, init=False)
-    best_ms: float | None = field(default=None, init=False)
-    _first_ms: float | None = None
+    first_ms: dict[Any, float] = field(default_factory=dict, init=False)
+    """Shape, or None for a search of one -> its first time."""
+    best_ms: dict[Any, float] = field(default_factory=dict, init=False)
     _left: float | None = None
     _started: float = field(default_factory=time.monotonic)
 
@@ -78,25 +86,38 @@ class TrialLog:
     def told(self, trial: TrialRecord) -> None:
         """Log one trial."""
         self._count(trial)
-        best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word(), self.errors())}" if self.best_ms is not None else ""
         of = f" of {self.budget}" if self.budget is not None else ""
-        self.say(f"trial {self.trials}{of} ({trial.phase}){best}{self._outlook()}")
+        shape = trial.parameters.get(SHAPE)
+        step = trial.phase if shape is None else f"{trial.phase}, {shape}"
+        self.say(f"trial {self.trials}{of} ({step}){self._best}{self._outlook()}")
         self._track(trial)
 
     def _count(self, trial: TrialRecord) -> None:
         self.trials += 1
-        time_ms = trial.runtime_ms
-        if time_ms is not None and (self.best_ms is None or time_ms < self.best_ms) and self.valid(trial):
-            self.best_ms = time_ms
-            self._first_ms = self._first_ms or time_ms
+        shape, time_ms = trial.parameters.get(SHAPE), trial.runtime_ms
+        if time_ms is not None and time_ms < self.best_ms.get(shape, math.inf) and self.valid(trial):
+            self.best_ms[shape] = time_ms
+            self.first_ms.setdefault(shape, time_ms)
+
+    @property
+    def _best(self) -> str:
+        """The best time of a search for one shape, as text."""
+        best_ms = self.best_ms.get(None)
+        return f", best {time_text(best_ms * _NS_PER_MS, self.word(), self.errors())}" if best_ms is not None else ""
+
+    @property
+    def _gain(self) -> float:
+        """Mean over the shapes of the first time over the best."""
+        return sum(self.first_ms[shape] / best_ms for shape, best_ms in self.best_ms.items()) / len(self.best_ms)
 
     def _outlook(self) -> str:
         """Return the gain over the first time, the probability of something better, and the time until the budget is used up."""
-        if self.best_ms is None or self._first_ms is None:
+        if not self.best_ms:
             return ""
-        if self.trials >= _FIRST_LOOK and self.trials % _LOOK_EVERY == 0:
+        if self.trials >= FEWEST and self.trials % _LOOK_EVERY == 0:
             self._left = self.remaining()
-        gain = f", {self._first_ms / self.best_ms:.2f}x the first" if self._first_ms > self.best_ms else ""
+        mean = "" if None in self.best_ms else "mean "
+        gain = f", {mean}{self._gain:.2f}x the first" if self._gain > 1 else ""
         chance = f", {self._left:.0%} that 2% are left" if self._left is not None else ""
         if self.budget is None or self.budget <= self.trials:
             return gain + chance
@@ -106,8 +127,21 @@ class TrialLog:
 
     def _track(self, trial: TrialRecord) -> None:
         track_trial(self.tracker, trial, self.word(), self.errors())
-        if self.best_ms is not None:
-            self.tracker.log_metrics({"runtime_us": self.best_ms * _US_PER_MS, "evaluations": float(self.trials)}, self.trials)
+        if not self.best_ms:
+            return
+        metrics = {"runtime_us": sum(self.best_ms.values()) * _US_PER_MS, "evaluations": float(self.trials)}
+        if None not in self.best_ms:
+            metrics["mean_gain"] = self._gain
+        self.tracker.log_metrics(metrics, self.trials)
+
+
+def probability_left(study: optuna.Study) -> float | None:
+    """Return the probability that something 2 % faster is left; None without a model of it."""
+    sampler = study.sampler
+    if not isinstance(sampler, RegressionSampler):
+        return None
+    outlook = sampler.assess(study).outlook
+    return outlook.probability(_MARGIN) if outlook is not None else None
 
 
 def _duration(seconds: float) -> str:

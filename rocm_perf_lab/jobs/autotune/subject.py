@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.candidate import KernelBuilder
 from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, PrintedTime, ProfiledTime, WallClock, printed_time
 from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
-from rocm_perf_lab.autotune.cutoff import Cutoff
+from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.printed_metrics import PrintedMetrics
 from rocm_perf_lab.autotune.repeats import Gate
+from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.trial_cache import TrialCache
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
@@ -29,14 +30,17 @@ from rocm_perf_lab.runtime.executable import read_executable
 from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rocm_perf_lab.autotune.clocks import Clock
     from rocm_perf_lab.autotune.features import CompiledSpace
     from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
+    from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.languages.description import KernelDescription
 
 TIMINGS = ("auto", "rocprof", "printed", "wall")
 _HIP = "libamdhip64.so"
@@ -210,26 +214,35 @@ def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
             where=f"target={config.target.name}",
             hint="tune on a GPU (device=rocm), or for a target with a timing model, for example target=mi300x",
         )
-    goals = configured_goals(config)
-    timed = goals is not None and goals.timed_compilation
-    builder = KernelBuilder(
-        config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills, timed
-    )
-    builder.check(space)
-    objective = KernelObjective(
-        builder,
-        lab.measuring_device,
-        Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
-        TrialCache(cache_dir() / "trials") if settings.cache else None,
-        _circumstances(lab),
-        Cutoff(settings.cutoff, first_s=settings.first_cutoff_s),
-    )
+    objective = kernel_objective(lab, space, config.kernel, lab.measuring_device)
     if "compiled" not in settings.features:
         origin = Origin.of_kernel(config, identity)
         return TuningSubject(config.kernel.name, origin.timing, objective, space, lambda: origin)
-    compiled = _compile(lab, space, builder)
+    compiled = _compile(lab, space, objective.builder)
     origin = Origin.of_kernel(config, identity, compiled.discarded)
     return TuningSubject(config.kernel.name, origin.timing, objective, compiled.space, lambda: origin, compiled.columns())
+
+
+def kernel_objective(lab: Lab, space: Space, kernel: KernelDescription, device: Device) -> KernelObjective:
+    """Return the objective that compiles configurations of a kernel and measures them on a device.
+
+    Raises:
+        LabError: The kernel does not have the parameters of the space.
+    """
+    config, settings = lab.config, lab.config.autotune
+    goals = configured_goals(config)
+    timed = goals is not None and goals.timed_compilation
+    compilers, optimisation = config.toolchain.compilers, config.toolchain.optimisation
+    builder = KernelBuilder(kernel, config.target, compilers, optimisation, settings.max_spills, timed)
+    builder.check(space)
+    return KernelObjective(
+        builder,
+        device,
+        Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
+        TrialCache(cache_dir() / "trials") if settings.cache else None,
+        _circumstances(lab, device),
+        Cutoff(settings.cutoff, first_s=settings.first_cutoff_s),
+    )
 
 
 def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
@@ -249,12 +262,48 @@ def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
     return compiled
 
 
-def _circumstances(lab: Lab) -> dict[str, Any]:
+def _circumstances(lab: Lab, device: Device) -> dict[str, Any]:
     """Return further inputs of the cache key: target, settings and implementation of the device."""
     row = lab.config.device
-    found: dict[str, Any] = {"device_target": row.target, "settings": row.arguments}
-    if lab.measuring_device.identity.emulated:
+    configured = device is lab.measuring_device
+    found: dict[str, Any] = {"device_target": row.target, "settings": row.arguments} if configured else {}
+    if device.identity.emulated:
         from rocm_perf_lab.emulator.fingerprint import emulator_fingerprint
 
         found["emulator"] = emulator_fingerprint()
     return found
+
+
+@dataclass
+class WorkloadObjective:
+    """Objective of a joint space: every shape has its own limit of wall-clock time, relative to its own best configuration."""
+
+    objective: KernelObjective | CommandObjective
+    _of_shape: dict[Any, KernelObjective | CommandObjective] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the limit of the objective for every shape."""
+        self._cutoffs = Cutoffs(self.objective.cutoff)
+
+    def __call__(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
+        """Measure one configuration for its shape."""
+        return self._own(configuration)(configuration)
+
+    @property
+    def deterministic(self) -> bool:
+        """True if all runs of a configuration have equal times."""
+        return self.objective.deterministic
+
+    def sample(self, configuration: Configuration, runs: int) -> Sequence[float] | Infeasible:
+        """Return further times of a configuration for its shape in ms."""
+        return self._own(configuration).sample(configuration, runs)
+
+    def _own(self, configuration: Configuration) -> KernelObjective | CommandObjective:
+        shape = configuration[SHAPE]
+        if shape not in self._of_shape:
+            cutoff = self._cutoffs.of(configuration)
+            if isinstance(self.objective, KernelObjective):
+                self._of_shape[shape] = replace(self.objective, cutoff=cutoff, _expected={})
+            else:
+                self._of_shape[shape] = replace(self.objective, cutoff=cutoff)
+        return self._of_shape[shape]

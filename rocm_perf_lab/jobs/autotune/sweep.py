@@ -145,9 +145,9 @@ class Sweep:
         """Return a function from a seed, or None for the configured one, to a sampler."""
         config, workload = self.lab.config, self.workload
         if workload is not None:
-            space = self.space
+            space, earlier = self.space, workload.earlier(self.lab)
             assert isinstance(space, ShapedSpace)
-            return lambda _: workload.sampler(space, self.features)
+            return lambda _: workload.sampler(space, self.features, earlier)
         prior = configured_prior(self.lab, self.space, goals)
         slack = self.lab.timing_errors.decisive.factor if self.lab.timing_errors is not None else 1.0
         made = partial(configured_sampler, config, self.space, prior=prior, features=self.features, slack=slack)

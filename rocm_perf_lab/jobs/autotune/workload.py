@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from rocm_perf_lab.autotune.cutoff import Cutoffs
-from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.multitask_search import EarlierTask, MultiTaskSearch
 from rocm_perf_lab.autotune.prior import PriorError
 from rocm_perf_lab.autotune.recorded_shapes import is_recording, shapes_of_recording
@@ -22,27 +20,31 @@ from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import Tuner, race_of, within_limits
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED
+from rocm_perf_lab.jobs.autotune.emulated_prior import EMULATED, emulated_tasks, note_if_unused, reduced_size
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
-from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, track_trial
+from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, probability_left
 from rocm_perf_lab.jobs.autotune.samplers import stopping_rule
 from rocm_perf_lab.jobs.autotune.spaces import shaped, varied_names
-from rocm_perf_lab.jobs.autotune.subject import CommandSettings, TuningSubject, command_subject, kernel_subject
+from rocm_perf_lab.jobs.autotune.subject import (
+    CommandSettings,
+    TuningSubject,
+    WorkloadObjective,
+    command_subject,
+    kernel_subject,
+)
 from rocm_perf_lab.jobs.autotune.workload_report import WorkloadReport, without_shape
-from rocm_perf_lab.jobs.show import show_locations, time_text
+from rocm_perf_lab.jobs.show import show_locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from optuna import Study
 
-    from rocm_perf_lab.autotune.command import CommandObjective
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
-    from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted, Repeatable
+    from rocm_perf_lab.autotune.objective import Repeatable
     from rocm_perf_lab.autotune.shapes import WorkloadShape
     from rocm_perf_lab.autotune.space import Configuration
-    from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Improbable
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
@@ -54,41 +56,6 @@ _WHERE = "autotune.shapes"
 _RECORDS = ("profile.json", "analysis.json")
 _NS_PER_MS = 1e6
 _PERCENT = 100
-
-
-@dataclass
-class WorkloadObjective:
-    """Objective of a joint space: every shape has its own limit of wall-clock time, relative to its own best configuration."""
-
-    objective: KernelObjective | CommandObjective
-    _of_shape: dict[Any, KernelObjective | CommandObjective] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Take the limit of the objective for every shape."""
-        self._cutoffs = Cutoffs(self.objective.cutoff)
-
-    def __call__(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
-        """Measure one configuration for its shape."""
-        return self._own(configuration)(configuration)
-
-    @property
-    def deterministic(self) -> bool:
-        """True if all runs of a configuration have equal times."""
-        return self.objective.deterministic
-
-    def sample(self, configuration: Configuration, runs: int) -> Sequence[float] | Infeasible:
-        """Return further times of a configuration for its shape in ms."""
-        return self._own(configuration).sample(configuration, runs)
-
-    def _own(self, configuration: Configuration) -> KernelObjective | CommandObjective:
-        shape = configuration[SHAPE]
-        if shape not in self._of_shape:
-            cutoff = self._cutoffs.of(configuration)
-            if isinstance(self.objective, KernelObjective):
-                self._of_shape[shape] = replace(self.objective, cutoff=cutoff, _expected={})
-            else:
-                self._of_shape[shape] = replace(self.objective, cutoff=cutoff)
-        return self._of_shape[shape]
 
 
 def configured_shapes(config: LabConfig, *, is_kernel: bool = True) -> tuple[tuple[WorkloadShape, ...], str]:
@@ -148,24 +115,23 @@ class Workload:
         """Return whether the fastest configurations of each shape are raced."""
         return self.goals is None or self.goals.is_time
 
-    def sampler(self, space: ShapedSpace, features: Column | None = None) -> RegressionSampler:
+    def sampler(
+        self, space: ShapedSpace, features: Column | None = None, earlier: Sequence[EarlierTask] = ()
+    ) -> RegressionSampler:
         """Return the sampler.
 
         Args:
             space: The joint space, without discarded configurations.
             features: Further inputs of the model, one row per row of the space.
-
-        Raises:
-            LabError: Settings contradict each other, or earlier results are of another space.
+            earlier: Earlier results; see :meth:`earlier`.
         """
         settings = self.config.autotune
-        self.check()
         strategy = MultiTaskSearch(
             space,
             seed=settings.seed,
             most=settings.configurations,
             budget=settings.budget,
-            earlier=self._earlier(),
+            earlier=earlier,
             start=self._joint[1],
             gpu=self.config.target.name,
             features=features,
@@ -207,13 +173,22 @@ class Workload:
                 hint=f"at least {fewest}: two for every shape",
             )
 
-    def _earlier(self) -> tuple[EarlierTask, ...]:
-        """Return the shapes of earlier runs, of any GPU, that `autotune.prior` names."""
+    def earlier(self, lab: Lab) -> tuple[EarlierTask, ...]:
+        """Return the shapes of earlier runs, of any GPU or of the emulator, that `autotune.prior` names.
+
+        Raises:
+            LabError: Settings contradict each other, or earlier results are of another space.
+        """
+        self.check()
+        note_if_unused(lab)
         text = self.config.autotune.prior
         if text is None:
             return ()
         if text == EMULATED:
-            raise PriorError("several shapes have no emulated prior", where="autotune.prior", hint="remove it, or the shapes")
+            tasks = emulated_tasks(lab, self.space)
+            known = sum(len(task.results) for task in tasks)
+            lab.console.print(f"[bold]prior[/]   {known:,} configurations from {reduced_size(self.config)}", soft_wrap=True)
+            return tasks
         path = Path(text) / NAME if Path(text).is_dir() else Path(text)
         hint = f"name the directory of a run with autotune.shapes, or its {NAME}"
         try:
@@ -257,7 +232,7 @@ class WorkloadSearch:
         """
         self.workload.check()  # before anything is compiled
         lab, settings, subject, space = self.lab, self.lab.config.autotune, self.subject, self._space
-        sampler = self.workload.sampler(space, subject.features)
+        sampler = self.workload.sampler(space, subject.features, self.workload.earlier(lab))
         stop_when = stopping_rule(lab.config, sampler)
         storage = open_storage(settings.storage, directory=lab.output_dir)
         study = open_study(storage, settings.study or f"autotune-{subject.name}-shapes", space, sampler)
@@ -292,7 +267,16 @@ class WorkloadSearch:
         objective = WorkloadObjective(self.subject.objective)
         races: dict[str, RaceResult] = {}
         with lab.console.status("starting") as status:
-            log = _WorkloadLog(self, tracker, status.update)
+            log = TrialLog(
+                tracker,
+                settings.budget,
+                lambda: self.subject.objective.time_kind,
+                status.update,
+                self.errors,
+                partial(probability_left, study),
+                known=records(study, space),
+                valid=lambda trial: bool(within_limits([trial], self.workload.goals)),
+            )
             tuner = Tuner(
                 study,
                 space,
@@ -317,40 +301,6 @@ class WorkloadSearch:
     def errors(self) -> TimingErrors | None:
         """Return the error bands of emulated times; None for measured ones."""
         return self.lab.config.target.timing_errors if self.subject.objective.time_kind == "emulated" else None
-
-
-@dataclass
-class _WorkloadLog:
-    """Log of finished trials: a child run in the store, and a line on the console with the mean gain over first measurements."""
-
-    search: WorkloadSearch
-    tracker: RunTracker
-    say: Callable[[str], None]
-    first: dict[Any, float] = field(default_factory=dict)
-    best: dict[Any, float] = field(default_factory=dict)
-    trials: int = 0
-
-    def told(self, trial: TrialRecord) -> None:
-        """Log one trial."""
-        self.trials += 1
-        shape, time = trial.parameters[SHAPE], trial.runtime_ms
-        if time is not None:
-            self.first.setdefault(shape, time)
-            self.best[shape] = min(time, self.best.get(shape, time))
-        gains = [self.first[name] / best for name, best in self.best.items()]
-        budget = self.search.lab.config.autotune.budget
-        of = f" of {budget}" if budget is not None else ""
-        word = self.search.lab.measuring_device.identity.time_word if self.search.command is None else ""
-        errors = self.search.errors()
-        took = (
-            time_text(time * _NS_PER_MS, word, errors) if time is not None and word else "ran" if time is not None else "failed"
-        )
-        gain = f", mean gain {sum(gains) / len(gains):.2f}x over the first" if gains else ""
-        self.say(f"trial {self.trials}{of} ({trial.phase}, {shape}): {took}{gain}")
-        track_trial(self.tracker, trial, self.search.subject.objective.time_kind, errors)
-        if gains:
-            metrics = {"mean_gain": sum(gains) / len(gains), "evaluations": float(self.trials)}
-            self.tracker.log_metrics(metrics, self.trials)
 
 
 def _results(found: ShapesDocument, label: str) -> Iterator[tuple[Configuration, float]]:
