@@ -1,7 +1,7 @@
 """Selected configurations as files that programs load: a Triton autotune table, a C++ header, and params of kernel.yaml.
 
-For a shape that was not tuned, the tables name the configuration of the nearest one: the one with the smallest product
-of the ratios of its numbers.
+For a shape that was not tuned, the tables name the configuration of the nearest one that satisfies the constraints of the space:
+the one with the smallest product of the ratios of its numbers.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.core.expressions import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rocm_perf_lab.autotune.constraint_code import ConstraintCode
     from rocm_perf_lab.autotune.shapes_document import ShapesDocument
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.languages.description import KernelDescription
@@ -37,13 +39,18 @@ _KEYWORDS = frozenset(
 """Words of C++ and names of the header."""
 
 
-def tables(found: ShapesDocument, kernel: KernelDescription | None, constraints: Sequence[str] = ()) -> dict[str, str]:
+NO_CONSTRAINTS = ShapeConstraints()
+
+
+def tables(
+    found: ShapesDocument, kernel: KernelDescription | None, constraints: ShapeConstraints = NO_CONSTRAINTS
+) -> dict[str, str]:
     """Return the text of each file by name.
 
     Args:
         found: Result of the search.
         kernel: The kernel; None for a command.
-        constraints: Constraints of the space that read names of the shapes.
+        constraints: Constraints of the space.
     """
     return {
         TRITON_FILE: triton_table(found, kernel, constraints),
@@ -74,11 +81,12 @@ def kernel_params(found: ShapesDocument) -> str:
     return f"# {_origin(found)}\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
 
 
-def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constraints: Sequence[str] = ()) -> str:
+def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constraints: ShapeConstraints = NO_CONSTRAINTS) -> str:
     """Return a Python module with the arguments of `triton.autotune`.
 
     The values of constexprs and options are those that kernel.yaml computes from the parameters. Triton's key has arguments of
     the kernel only; of the shapes that they do not tell apart, the configuration with the largest weight is selected.
+    Constraints that read other values of a shape are not checked.
     """
     configurations = [_triton_config(values, found, kernel) for values in found.configurations]
     names = _argument_names(found, kernel)
@@ -87,7 +95,9 @@ def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constr
         of_key = weights.setdefault(tuple(shape.shape[name] for name in names), {})
         of_key[position] = of_key.get(position, 0.0) + shape.weight
     key = list(names.values())
+    code = constraints.python(found.shapes[0].shape, [*names, *found.configurations[0]])
     table = "\n".join(f"    {_tuple(sizes)}: {max(shares, key=shares.__getitem__)}," for sizes, shares in weights.items())
+    imports = "import math\n\n" if any("math." in check for check in code.checks) else ""
     return f'''"""{_origin(found)}.
 
     @triton.autotune(configs=CONFIGS, key=KEY, prune_configs_by={{"early_config_prune": select}})
@@ -95,7 +105,7 @@ def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constr
     def kernel(...): ...
 """
 
-import triton
+{imports}import triton
 
 KEY = {key!r}
 CONFIGS = [
@@ -104,13 +114,14 @@ CONFIGS = [
 TABLE = {{
 {table}
 }}
-
+{_triton_check(found, list(names), code)}
 
 def select(configs, named_args, **kwargs):
     """Return the tuned configuration of a shape, or that of the nearest tuned shape, as a list."""
-{_unchecked(constraints, "    #")}    values = {{**named_args, **kwargs}}
+{_unchecked(code, "    #")}    values = {{**named_args, **kwargs}}
     shape = tuple(values[name] for name in KEY)
-    return [configs[TABLE[min(TABLE, key=lambda known: _distance(shape, known))]]]
+    nearest = sorted(TABLE, key=lambda known: _distance(shape, known))
+{_TRITON_CHECKED if code.checks else "    return [configs[TABLE[nearest[0]]]]"}
 
 
 def _distance(shape, known):
@@ -124,10 +135,36 @@ def _distance(shape, known):
 '''
 
 
-def _unchecked(constraints: Sequence[str], comment: str) -> str:
+_TRITON_CHECKED = """\
+    for known in nearest:
+        if _valid({**dict(zip(NAMES, shape)), **PARAMETERS[TABLE[known]]}):
+            return [configs[TABLE[known]]]
+    raise ValueError(f"no tuned configuration is valid for {dict(zip(KEY, shape))}: tune this shape as well")"""
+
+
+def _triton_check(found: ShapesDocument, names: Sequence[str], code: ConstraintCode) -> str:
+    """Return the definitions that check constraints; empty without constraints."""
+    if not code.checks:
+        return ""
+    parameters = "\n".join(f"    {dict(values)!r}," for values in found.configurations)
+    checks = "\n        and ".join(code.checks)
+    return f'''NAMES = {list(names)!r}
+PARAMETERS = [
+{parameters}
+]
+
+
+def _valid(values):
+    """Return whether a configuration satisfies the constraints of the space for a shape."""
+    return bool(
+        {checks}
+    )
+'''
+
+
+def _unchecked(code: ConstraintCode, comment: str) -> str:
     """Return comment lines with the constraints that the configuration of the nearest shape may violate."""
-    rows = [" ".join(text.split()) for text in constraints]
-    said = ["Not checked for shapes that were not tuned:", *(f"  {row}" for row in rows)] if rows else []
+    said = ["Not checked for shapes that were not tuned:", *(f"  {row}" for row in code.unchecked)] if code.unchecked else []
     return "".join(f"{comment} {line}\n" for line in said)
 
 
@@ -172,7 +209,7 @@ def _argument_names(found: ShapesDocument, kernel: KernelDescription | None) -> 
     return names
 
 
-def header(found: ShapesDocument, constraints: Sequence[str] = ()) -> str:
+def header(found: ShapesDocument, constraints: ShapeConstraints = NO_CONSTRAINTS) -> str:
     """Return a C++17 header: the configurations as types, and `dispatch`, which calls a function with the one of a shape.
 
     Names that cannot be names in C++ are changed: `block-m` becomes `block_m`, `template` becomes `template_0`.
@@ -194,9 +231,13 @@ def header(found: ShapesDocument, constraints: Sequence[str] = ()) -> str:
     )
     arguments = ", ".join(f"{kind} {name}" for name, kind in sizes.items())
     given = ", ".join(shapes)
+    named = {key: (f"configuration_.{name}", fields[name]) for key, name in settings.items()}
+    named |= {key: (name, sizes[name]) for key, name in sizes_of.items()}
+    code = constraints.cpp(sizes_of, named)
+    checked = bool(code.checks)
     return f"""// {_origin(found)}
 #pragma once
-
+{_CPP_INCLUDES if checked else ""}
 namespace {namespace} {{
 
 struct Configuration {{
@@ -236,14 +277,16 @@ constexpr double distance({arguments}, const Shape& shape_) {{
 {distance}
     return total_;
 }}
-
+{_cpp_check(arguments, code) if checked else ""}
 }}  // namespace detail
 
 // Position of the configuration for a shape: that of the nearest tuned shape, by the product of the ratios of its sizes.
-{_unchecked(constraints, "//")}constexpr int select({arguments}) {{
-    int found_ = 0;
+{"// Only configurations that satisfy the constraints of the space; -1 if there is none." + chr(10) if checked else ""}\
+{_unchecked(code, "//")}constexpr int select({arguments}) {{
+    int found_ = {-1 if checked else 0};
     double least_ = 1e300;
     for (const Shape& shape_ : shapes) {{
+{f"        if (!detail::valid(configurations[shape_.configuration_], {given})) continue;" + chr(10) if checked else ""}\
         const double distance_ = detail::distance({given}, shape_);
         if (distance_ < least_) {{
             least_ = distance_;
@@ -254,15 +297,40 @@ constexpr double distance({arguments}, const Shape& shape_) {{
 }}
 
 // Call the function with Configuration0, Configuration1 or another, whose members are constants for templates and launch bounds.
+{"// Without a valid configuration, the program ends with a message." + chr(10) if checked else ""}\
 template <class Function>
 constexpr auto dispatch({arguments}, Function&& function_) {{
     switch (select({given})) {{
+{"    case -1: detail::refuse();" + chr(10) if checked else ""}\
 {cases}
     default: return function_(Configuration0{{}});
     }}
 }}
 
 }}  // namespace {namespace}
+"""
+
+
+_CPP_INCLUDES = """
+#include <cstdio>
+#include <cstdlib>
+"""
+
+
+def _cpp_check(arguments: str, code: ConstraintCode) -> str:
+    """Return the definitions that check constraints."""
+    helpers = "".join(f"\n{text}\n" for text in code.helpers)
+    checks = "\n        && ".join(code.checks)
+    return f"""{helpers}
+// Whether a configuration satisfies the constraints of the space for a shape.
+constexpr bool valid(const Configuration& configuration_, {arguments}) {{
+    return {checks};
+}}
+
+[[noreturn]] inline void refuse() {{
+    std::fputs("no tuned configuration is valid for this shape: tune it as well\\n", stderr);
+    std::abort();
+}}
 """
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import yaml
 
+from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.autotune.dispatch_tables import header, kernel_params, triton_table
+from rocm_perf_lab.autotune.formula import compile_formula
 from rocm_perf_lab.autotune.shapes_document import ShapesDocument
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
@@ -144,6 +151,130 @@ def test_the_header_dispatches_to_kernels_of_the_configurations(tmp_path: Path) 
 
     sizes = {kernel.lds_bytes for kernel in built.code_object.kernels}
     assert sizes == {4 * 64, 4 * 16}
+
+
+CHECKED = document(
+    [{"block": 128, "split": 1}, {"block": 32, "split": 4}, {"block": 8, "split": 1}],
+    ({"n": 1024, "k": 64}, 0),
+    ({"n": 96, "k": 64}, 1),
+    ({"n": 8, "k": 8}, 2),
+)
+"""Result of a space with the constraints of `divisible`."""
+
+
+def divisible(*constraints: str) -> ShapeConstraints:
+    known = {"block", "split", "n", "k", "tile", "limit"}
+    formulas = [compile_formula(text, where="test", known=known) for text in constraints or ("n % block == 0", "tile <= limit")]
+    tile = compile_formula("block * split", where="test", known=known)
+    return ShapeConstraints(formulas, {"tile": tile}, {"limit": 128})
+
+
+CHECKED_PROGRAM = """\
+#include "configurations.hpp"
+#include <cstdlib>
+#include <cstring>
+#include <cstdio>
+
+static_assert(gemm_tuned::select(1024, 64) == 0, "tuned");
+static_assert(gemm_tuned::select(992, 64) == 1, "992 is no multiple of 128, but of 32");
+static_assert(gemm_tuned::select(1000, 64) == 2, "nor of 32, but of 8");
+static_assert(gemm_tuned::select(1001, 64) == -1, "nor of 8");
+
+int main(int count, char**) {
+  const auto block = [](auto tuned) { return decltype(tuned)::block; };
+  std::printf("%d %d\\n", gemm_tuned::dispatch(992, 64, block), gemm_tuned::dispatch(1000, 64, block));
+  std::fflush(stdout);
+  return gemm_tuned::dispatch(1000 + count, 64, block);
+}
+"""
+
+
+def compiled(directory: Path, program: str) -> Path:
+    """Return a program of C++17 for this machine."""
+    (directory / "program.cpp").write_text(program)
+    command = [sys.executable, "-m", "ziglang", "c++", "-std=c++17", "-Wall", "-Werror", "program.cpp", "-o", "program"]
+    subprocess.run(command, cwd=directory, check=True, timeout=300)
+    return directory / "program"
+
+
+def test_the_header_selects_only_configurations_that_are_valid_for_the_shape(tmp_path: Path) -> None:
+    (tmp_path / "configurations.hpp").write_text(header(CHECKED, divisible()))
+
+    ran = subprocess.run([compiled(tmp_path, CHECKED_PROGRAM)], capture_output=True, text=True, check=False, timeout=60)
+
+    assert ran.stdout == "32 8\n"
+    assert ran.returncode == -signal.SIGABRT
+    assert ran.stderr == "no tuned configuration is valid for this shape: tune it as well\n"
+
+
+def test_triton_selects_only_configurations_that_are_valid_for_the_shape(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    table = loaded(tmp_path / "configs.py", triton_table(CHECKED, None, divisible()))
+
+    def block(n: int) -> int:
+        (chosen,) = table.select(table.CONFIGS, {"n": n}, k=64)
+        return int(chosen.kwargs["block"])
+
+    assert [block(n) for n in (1024, 992, 1000)] == [128, 32, 8]
+    with pytest.raises(ValueError, match=r"valid for \{'n': 1001, 'k': 64\}"):
+        block(1001)
+
+
+EXPRESSIONS = (
+    "n // block >= 3 and n % block == 0",
+    "-n // block < -2 or (k - n) % block == 0",
+    "k / n < 0.7 < 1 < block",
+    "ceil_div(n, block) * block - n < split",
+    "min(n, k, block) >= 8 and max(n, k) <= 4 * block",
+    "2 ** split <= n <= k ** 2",
+    "(n if k > 32 else 8 * n) >= 512",
+    "not n & 7 and n ^ k and n << split > 700 and k >> 1 | 1",
+    "block in (8, k) and n not in (96, 100)",
+    "int(n / 3) == floor(n / 3) and ceil(n / 7) * 7 >= n",
+    "abs(n - k) + (n > k) <= 33",
+    "n % 2.5 < 1.1 or n // 2.5 == 38",
+    "float(n) == n and -(k) < 0",
+    "(n > 64) * (k > 8) + split > 1",
+)
+
+
+def test_checks_in_cpp_and_python_have_the_values_of_the_formulas(tmp_path: Path) -> None:
+    rows = [(n, k, b, s) for n in (8, 96, 97, 1000, 1024) for k in (8, 64, 100) for b, s in ((128, 1), (32, 4), (8, 1))]
+    columns = {name: np.array(values) for name, values in zip(("n", "k", "block", "split"), zip(*rows, strict=True), strict=True)}
+    constraints = divisible(*EXPRESSIONS)
+    expected = [list(map(bool, formula.holds(columns, len(rows)))) for formula in constraints.constraints]
+
+    python = constraints.python(("n", "k"), columns)
+    cpp = constraints.cpp(("n", "k"), {name: (name, "long long") for name in columns})
+
+    assert python.unchecked == cpp.unchecked == ()
+    for check, wanted in zip(python.checks, expected, strict=True):
+        values = [dict(zip(("n", "k", "block", "split"), row, strict=True)) for row in rows]
+        assert [bool(eval(check, {"math": math, "values": each})) for each in values] == wanted, check
+    prints = "".join(f"std::putchar('0' + static_cast<int>(bool({check})));" for check in cpp.checks)
+    loop = "".join(f"{{const long long n={n}, k={k}, block={b}, split={s}; {prints}}}\n" for n, k, b, s in rows)
+    helpers = "\n".join(cpp.helpers)
+    program = f"#include <cstdio>\nnamespace detail {{\n{helpers}\n}}\nint main() {{\n{loop}}}\n"
+    ran = subprocess.run([compiled(tmp_path, program)], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "".join("01"[wanted[row]] for row in range(len(rows)) for wanted in expected)
+
+
+def test_text_in_constraints_is_compared_in_cpp(tmp_path: Path) -> None:
+    found = document([{"mode": "fast"}, {"mode": "exact"}], ({"layout": "nchw"}, 0), ({"layout": "nhwc"}, 1))
+    names = {"mode", "layout"}
+    rule = compile_formula("mode == 'exact' or layout in ('nchw', 'n')", where="test", known=names)
+    (tmp_path / "configurations.hpp").write_text(header(found, ShapeConstraints([rule])))
+    checks = 'static_assert(gemm_tuned::select("nchw") == 0 && gemm_tuned::select("x") == 1 && gemm_tuned::select("n") == 0);'
+
+    compiled(tmp_path, f'#include "configurations.hpp"\n{checks}\nint main() {{}}\n')
+
+
+def test_constraints_that_cannot_be_expressed_are_listed() -> None:
+    code = divisible("log2(n) > 3", "n > block", "block > 4").cpp(("n",), {"n": ("n", "long long"), "block": ("b", "int")})
+
+    assert code.unchecked == ("log2(n) > 3",)
+    assert code.checks == ("(static_cast<long long>(n) > static_cast<long long>(b))",)
+    assert divisible("n * k > 8").python(("n", "k"), ("n",)).unchecked == ("n * k > 8",)
 
 
 def test_text_and_fractions_have_types_of_their_own() -> None:

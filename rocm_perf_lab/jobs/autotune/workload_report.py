@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.autotune.dispatch_tables import tables
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.shapes import SHAPE
@@ -114,7 +115,7 @@ class WorkloadReport:
         path = self.lab.output_dir / NAME
         self._write_file(NAME, found.model_dump_json(indent=2) + "\n", tracker)
         if found.configurations:
-            for name, text in tables(found, self.kernel, self._constraints_of_shapes).items():
+            for name, text in tables(found, self.kernel, ShapeConstraints.of_space(self.space)).items():
                 self._write_file(name, text, tracker)
         tracker.log_artifact(self.lab.output_dir / "config.json")
         metrics = {"evaluated_configs": float(found.evaluated_configs), "configurations": float(len(found.configurations))}
@@ -123,15 +124,6 @@ class WorkloadReport:
         tracker.log_metrics(metrics, step=found.evaluated_configs)
         tracker.set_tags({"job": self.lab.job_name, "time_kind": found.time_kind, "stop_reason": found.stop_reason})
         return path
-
-    @property
-    def _constraints_of_shapes(self) -> list[str]:
-        """Constraints that read names of the shapes, also by derived values."""
-        names = set(self.space.shapes[0].values)
-        for name, formula in self.space.derived.items():
-            if formula.names & names:
-                names.add(name)
-        return [formula.text for formula in self.space.constraints if formula.names & names]
 
     def _write_file(self, name: str, text: str, tracker: RunTracker) -> None:
         write_text(self.lab.output_dir / name, text)
