@@ -1,12 +1,13 @@
 """Precompiled system headers, for kernels take a tenth of a second to compile and HIP's headers more than a second.
 
 A precompiled header serves all sources that begin with the same system headers up to HIP's, if their macros do not occur in these
-headers. The code object is the same as without it, byte for byte.
+headers and their directories of headers have none of the same names. The code object is the same as without it, byte for byte.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.compilers import Compiler
 
 _RUNTIME = "<hip/hip_runtime.h>"
+_FORMAT = "2"
 _KEPT = 24
 """Precompiled headers in the cache, of about 17 MB each."""
 _HARMLESS = re.compile(r"-(?:O|D|W|g|std=|f(?!module|plugin|pass-plugin)|m(?!llvm))")
-_OF_ONE_SOURCE = ("-c", "-D", "-ffile-prefix-map=", "-fdebug-compilation-dir=")
+_OF_ONE_SOURCE = ("-c", "-D", "-I", "-ffile-prefix-map=", "-fdebug-compilation-dir=")
 _BACKEND_OPTION = "-mllvm"
 _RESERVED = re.compile(r"_|HIP|NDEBUG\b")
 """Macros that are meant for headers, which are precompiled with them."""
@@ -37,6 +39,12 @@ _PREAMBLE_LINE = re.compile(
     rf"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|{_HEADER}[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)".encode()
 )
 _INCLUDE = re.compile(rf"^\s*{_HEADER}".encode(), re.MULTILINE)
+_NAMED_HEADER = re.compile(
+    rb"""^\s*#\s*(?:include|include_next|import)\b\s*([<"][^>"\n]*|[^\n]*)|__has_include(?:_next)?\s*\(\s*([<"][^>"\n]*)""",
+    re.MULTILINE,
+)
+_COMPUTED = "*"
+"""Name of a header that is a macro."""
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _IDENTIFIER = re.compile(rb"[A-Za-z_]\w*")
 
@@ -59,12 +67,13 @@ def precompiled_header(request: CompileRequest, command: Sequence[str], compiler
         cache_dir: Directory of the cache.
 
     Returns:
-        The file, or None if the source does not begin with HIP's header, or if a macro or flag may change what headers mean.
+        The file, or None if the source does not begin with HIP's header, or if a macro, a flag or a directory of the request may
+        change what headers mean.
     """
     headers = tuple(takewhile(lambda name: name.startswith("<"), leading_includes(request.source.read_bytes())))
     flags = list(_without_backend_options(request.flags))
     headers = headers[: headers.index(_RUNTIME) + 1] if _RUNTIME in headers else ()
-    if not headers or request.language != "hip" or request.include_dirs or not all(map(_HARMLESS.match, flags)):
+    if not headers or request.language != "hip" or not all(map(_HARMLESS.match, flags)):
         return None
     macros = [
         *(f"-D{name}={value}" for name, value in request.defines.items()),
@@ -73,15 +82,37 @@ def precompiled_header(request: CompileRequest, command: Sequence[str], compiler
     reserved = sorted(macro for macro in macros if _RESERVED.match(macro, 2))
     common = [word for word in _without_backend_options(command) if not word.startswith(_OF_ONE_SOURCE)]
     words, text = [*common, *reserved], includes(headers)
-    key = precompiled_key(compiler, words, text)
-    finished, names = (cache_dir / "precompiled" / f"{key}.{suffix}" for suffix in ("pch", "names"))
+    key = precompiled_key(compiler, [_FORMAT, *words], text)
+    finished = cache_dir / "precompiled" / f"{key}.pch"
     with suppress(OSError):  # an unwritable or full cache must not prevent the compilation
-        if not (finished.is_file() and names.is_file()) and not _create(finished, names, words, text):
+        if not (finished.is_file() and _names(finished).is_file()) and not _create(finished, words, text):
             return None
+        with suppress(PermissionError):
+            os.utime(finished)  # the least recently used ones are removed
         own = {re.split(r"\W", macro[2:])[0] for macro in macros if macro not in reserved}
-        known = names.read_bytes() if own else b""
-        return None if any(f"\n{name}\n".encode() in known for name in own) else finished
+        known = _names(finished).read_bytes() if own else b""
+        if any(f"\n{name}\n".encode() in known for name in own) or _have_same_names(request.include_dirs, finished):
+            return None
+        return finished
     return None
+
+
+def _have_same_names(directories: Sequence[Path], finished: Path) -> bool:
+    """Return whether directories, which the compiler searches first, have a header that a precompiled header includes."""
+    if not directories:
+        return False
+    headers = _headers(finished).read_text(errors="surrogateescape").splitlines()
+    return _COMPUTED in headers or any((directory / name).exists() for directory in directories for name in headers)
+
+
+def _names(finished: Path) -> Path:
+    """Return the file with the identifiers in a precompiled header."""
+    return finished.with_suffix(".names")
+
+
+def _headers(finished: Path) -> Path:
+    """Return the file with the names by which a precompiled header includes others, also those that do not exist."""
+    return finished.with_suffix(".headers")
 
 
 def _without_backend_options(words: Iterable[str]) -> Iterator[str]:
@@ -133,21 +164,28 @@ def includes(headers: Iterable[str]) -> str:
     return "".join(f"#include {name}\n" for name in headers)
 
 
-def _create(finished: Path, names: Path, command: Sequence[str], text: str) -> bool:
-    """Precompile headers, and write the identifiers in them; return False if they do not compile."""
+def _create(finished: Path, command: Sequence[str], text: str) -> bool:
+    """Precompile headers, and write the identifiers and the names of headers in them; return False if they do not compile."""
     finished.parent.mkdir(parents=True, exist_ok=True)
     with locked(finished.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=finished.parent) as directory:
-        if finished.is_file() and names.is_file():  # another process created them
+        if finished.is_file() and _names(finished).is_file():  # another process created them
             return True
         listed = Path(directory) / "read.d"
         options = (*dependency_options(listed), "-sys-header-deps")
         if not precompile(finished, text, command, _succeeds, options=options):
             return False
-        contents = (_COMMENT.sub(b" ", Path(path).read_bytes()) for path in read_prerequisites(listed))
+        contents = [_COMMENT.sub(b" ", Path(path).read_bytes()) for path in read_prerequisites(listed)]
+        headers = {_header_name(match[1] or match[2]) for content in contents for match in _NAMED_HEADER.finditer(content)}
+        write_bytes(_headers(finished), b"\n".join(sorted(headers)) + b"\n")
         found = {name for content in contents for name in _IDENTIFIER.findall(content)}
-        write_bytes(names, b"\n" + b"\n".join(sorted(found)) + b"\n")
+        write_bytes(_names(finished), b"\n" + b"\n".join(sorted(found)) + b"\n")
     _remove_oldest(finished.parent)
     return True
+
+
+def _header_name(named: bytes) -> bytes:
+    """Return the name of a header that begins with its bracket or quote; `*` for a macro."""
+    return named[1:].strip() if named[:1] in (b"<", b'"') else _COMPUTED.encode()
 
 
 def _succeeds(command: Sequence[str], _: Path) -> bool:
@@ -157,4 +195,5 @@ def _succeeds(command: Sequence[str], _: Path) -> bool:
 def _remove_oldest(directory: Path) -> None:
     by_age = sorted(directory.glob("*.pch"), key=lambda path: path.stat().st_mtime)
     for old in by_age[:-_KEPT]:
-        old.unlink(missing_ok=True)
+        for file in (old, _names(old), _headers(old)):
+            file.unlink(missing_ok=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.languages.hip import HipLanguage
 from rocm_perf_lab.toolchain import device_code
 from rocm_perf_lab.toolchain.compile_request import CompileRequest
 from rocm_perf_lab.toolchain.compiler_run import CompileError
@@ -59,7 +61,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_code_dependencies_and_diagnostics_are_those_of_a_plain_compilation(
     text: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_of(tmp_path, text)
+    request = request_of(tmp_path, text, include_dirs=(tmp_path,))
     assert header_of(request, cache) is not None
     fast = built(request, cache)
     monkeypatch.setattr(device_code, "precompiled_header", lambda *_: None)
@@ -107,8 +109,30 @@ def test_what_may_change_the_headers_prevents_it(options: dict[str, object], cac
     assert header_of(request_of(tmp_path, text, **options), cache) is None
 
 
-def test_a_directory_of_the_user_prevents_it(cache: Path, tmp_path: Path) -> None:
-    assert header_of(request_of(tmp_path, KERNELS["macros"], include_dirs=(tmp_path,)), cache) is None
+def test_kernels_with_directories_of_headers_share_it(cache: Path, tmp_path: Path) -> None:
+    plain = header_of(request_of(tmp_path, KERNELS["macros"]), cache)
+
+    assert plain is not None
+    assert header_of(request_of(tmp_path, KERNELS["macros"], include_dirs=(tmp_path, tmp_path / "none")), cache) == plain
+
+
+@pytest.mark.parametrize("name", ["cstdint", "hip/amd_detail/amd_hip_runtime.h", "bits/alltypes.h"])
+def test_a_directory_with_a_header_of_the_same_name_prevents_it(name: str, cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "own" / name).parent.mkdir(parents=True)
+    (tmp_path / "own" / name).write_text("")
+
+    assert header_of(request_of(tmp_path, KERNELS["macros"], include_dirs=(tmp_path / "own",)), cache) is None
+
+
+def test_a_described_kernel_uses_it(cache: Path, tmp_path: Path) -> None:
+    request_of(tmp_path, KERNELS["templates"])
+    description = {"name": "k", "source": "k.hip", "entry": "k", "arguments": [], "grid": [1], "block": [64]}
+    kernel = KernelDescription.model_validate({**description, "directory": tmp_path})
+
+    request = HipLanguage().syntax_request(kernel, tmp_path / "k.hip", architecture="gfx942")
+
+    assert request.include_dirs == (tmp_path,)
+    assert header_of(request, cache) is not None
 
 
 @pytest.mark.parametrize("damage", ["other bytes", "headers installed again"])
