@@ -191,8 +191,11 @@ class Snippets:
         self.run_on(wave, text)
         self.run_on(other, text, optimised=False)
         assert (wave.status, wave.scc, wave.mode) == (other.status, other.scc, other.mode)
-        np.testing.assert_array_equal(np.ctypeslib.as_array(other.sgpr), np.ctypeslib.as_array(wave.sgpr))
+        scalars = [np.ctypeslib.as_array(w.sgpr) for w in (other, wave)]
+        assert np.array_equal(*scalars), f"{text}: scalar registers {np.flatnonzero(scalars[0] != scalars[1])}"
         results = [np.ctypeslib.as_array(w.vgpr) for w in (other, wave)]
+        if np.array_equal(*results):
+            return
         differs = results[0] != results[1]
         differs &= ~(_is_nan(results[0]) & _is_nan(results[1]))
         assert not differs.any(), f"{text}: rows {np.flatnonzero(differs.any(axis=1))}"
