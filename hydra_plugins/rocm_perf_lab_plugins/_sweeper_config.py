@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -21,10 +21,12 @@ class SweeperConfig:
     """GPU ids, assigned to the slots in turn; None: the GPUs of this machine, if jobs run on it."""
     n_trials: int | None = None
     """Other applications: number of jobs; None: all combinations, 50 at most."""
-    n_jobs: int = 1
-    """Other applications: number of jobs that the launcher gets at a time."""
+    n_jobs: int | None = None
+    """Other applications: number of jobs that the launcher gets at a time; None: as many as it runs concurrently."""
     direction: str = "minimize"
     """Other applications: minimize or maximize the value that a job returns."""
     seed: int = 0
     storage: str | None = None
     study_name: str | None = None
+    params: dict[str, str] = field(default_factory=dict)
+    """Other applications: sweep overrides as in the sweepers of Hydra, `{x: "1,2,3"}`; those on the command line replace them."""

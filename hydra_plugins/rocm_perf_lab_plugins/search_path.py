@@ -23,7 +23,7 @@ class LabSearchPath(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the existing directories in order of precedence."""
-        if not _is_lab(search_path):
+        if not is_lab(search_path):
             return
         for experiments in _unique(Path.cwd() / "experiments", resource_dir("experiments")):
             search_path.append(provider=LAB, path=f"experiments://{experiments}")
@@ -33,7 +33,7 @@ class LabSearchPath(SearchPathPlugin):
             search_path.append(provider=f"{LAB} user", path=f"file://{user_conf}")
 
 
-def _is_lab(search_path: ConfigSearchPath) -> bool:
+def is_lab(search_path: ConfigSearchPath) -> bool:
     """Return whether the main directory of the search path is `conf/` of rocm-perf-lab."""
     main = next((element.path or "" for element in search_path.get_path() if element.provider == "main"), "")
     return Path(main.removeprefix("file://")).resolve() == resource_dir("conf").resolve()

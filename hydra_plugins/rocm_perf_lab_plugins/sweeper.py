@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
 
 from hydra_plugins.rocm_perf_lab_plugins._sweeper_config import SweeperConfig
+from hydra_plugins.rocm_perf_lab_plugins.search_path import is_lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ _LIMITS = {
 """Device -> its limit of wall-clock time in seconds."""
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher."
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher."
+_MOST_IN_BATCH = 8
+"""Default of the jobs in a batch on a cluster, whose limit is far higher: later jobs profit from the results of earlier ones."""
 _RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher."
 
 
@@ -50,7 +53,7 @@ class SpaceSweeper(Sweeper):
     Args:
         slots: Number of concurrent jobs; None: the setting of the launcher.
         gpus: GPU ids for HIP_VISIBLE_DEVICES, assigned to the slots in turn; None: the GPUs of this machine.
-        n_trials, n_jobs, direction, seed, storage, study_name: Settings of a sweep in another application; see
+        n_trials, n_jobs, direction, seed, storage, study_name, params: Settings of a sweep in another application; see
             :class:`._plain_sweep.PlainSweep`.
     """
 
@@ -60,21 +63,23 @@ class SpaceSweeper(Sweeper):
         gpus: Sequence[int | str] | None = None,
         *,
         n_trials: int | None = None,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         direction: str = "minimize",
         seed: int = 0,
         storage: str | None = None,
         study_name: str | None = None,
+        params: Mapping[str, str] | None = None,
     ) -> None:
         self._slots = slots
         self._gpus = gpus
         self._plain: dict[str, Any] = {
             "trials": n_trials,
-            "jobs": n_jobs,
             "seed": seed,
             "storage": storage,
             "study_name": study_name,
         }
+        self._jobs = n_jobs
+        self._params = dict(params or {})
         self._direction = direction
         self.hydra_context: HydraContext | None = None
         self.config: DictConfig | None = None
@@ -99,7 +104,7 @@ class SpaceSweeper(Sweeper):
         from rocm_perf_lab.core.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None
-        if "autotune" not in self.config or "space" not in self.config:
+        if not is_lab(self.hydra_context.config_loader.get_search_path()):
             try:
                 return self._search_overrides(arguments)
             except LabError as error:  # such an application prints the message of this class only, without a traceback
@@ -136,7 +141,7 @@ class SpaceSweeper(Sweeper):
         from hydra.core.plugins import Plugins
         from omegaconf import OmegaConf
 
-        from hydra_plugins.rocm_perf_lab_plugins._plain_sweep import PlainSweep
+        from hydra_plugins.rocm_perf_lab_plugins._plain_sweep import PlainSweep, distributions, examples
         from rocm_perf_lab.core.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None and self._task is not None
@@ -144,20 +149,31 @@ class SpaceSweeper(Sweeper):
             raise LabError(
                 f"unknown direction {self._direction!r}", where="hydra.sweeper.direction", hint=f"use {' or '.join(_DIRECTIONS)}"
             )
-        overrides = OverridesParser.create(self.hydra_context.config_loader).parse_overrides(arguments)
+        parser = OverridesParser.create(self.hydra_context.config_loader)
+        overrides = parser.parse_overrides(arguments)
+        given = {override.get_key_element().lstrip("+") for override in overrides}
+        lines = [f"{key}={value}" for key, value in self._params.items() if key.lstrip("+") not in given]
+        overrides = [*parser.parse_overrides(lines), *overrides]
         swept = [override for override in overrides if override.is_sweep_override()]
         if not swept:
-            return self._enumerate(arguments)
+            return self._enumerate([*lines, *arguments])
+        values = distributions(swept)
+        fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
+        target = str(self.config.hydra.launcher._target_)
+        slots = _slots_of(target, self.config.hydra.launcher, 0)
+        jobs = self._jobs if self._jobs is not None else slots if target.startswith(_JOBLIB) else min(slots, _MOST_IN_BATCH)
         directory = Path(str(self.config.hydra.sweep.dir)).absolute()
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=self.hydra_context, task_function=self._task, config=self.config
         )
-        fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
-        plain = PlainSweep(swept, fixed, launcher, maximise=self._direction == _DIRECTIONS[1], **self._plain)
+        maximise = self._direction == _DIRECTIONS[1]
+        plain = PlainSweep(values, fixed, launcher, jobs=jobs, maximise=maximise, **self._plain)
+        self.validate_batch_is_legal([[*fixed, *example] for example in examples(values)])
         study = plain.study()
         directory.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, directory / "multirun.yaml")
-        return plain.run(study, directory)
+        with _terminable():
+            return plain.run(study, directory)
 
     def _enumerate(self, arguments: list[str]) -> Any:
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper

@@ -12,6 +12,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.study_axes import Axes, axes_of
+from rocm_perf_lab.autotune.trials import is_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ class StudyReader:
         self._finished: dict[tuple[Any, ...], StudyTrial] = {}
 
     def read(self, study: Study, own: int) -> tuple[list[StudyTrial], dict[int, StudyTrial]]:
-        """Return the finished trials in order, and the running ones by number without trial `own`."""
+        """Return the finished trials in order without interrupted ones, and the running ones by number without trial `own`."""
         if study.study_name != self._study:
             self._study, self._finished = study.study_name, {}
         signs = tuple(-1.0 if direction == StudyDirection.MAXIMIZE else 1.0 for direction in study.directions)
@@ -62,7 +63,7 @@ class StudyReader:
         for trial in study.get_trials(deepcopy=False):
             if trial.state == TrialState.RUNNING and trial.number != own:
                 running[trial.number] = _running(trial)
-            elif trial.state.is_finished():
+            elif trial.state.is_finished() and not is_interrupted(trial):
                 key = (trial.number, trial.datetime_start)
                 known = self._finished.get(key)
                 if known is None:

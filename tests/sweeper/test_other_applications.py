@@ -15,13 +15,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION = """
+import os, signal
 import hydra
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config):
     if config.x == 9:
         raise ValueError("nine")
-    return (config.x - 5) ** 2 + config.rate + config.store.cost - 3
+    value = (config.x - 5) ** 2 + config.rate + config.store.cost - 3
+    match config.get("outcome"):
+        case "exit":
+            raise SystemExit(3)
+        case "nothing":
+            return None
+        case "killed" if config.x == 2 and not os.path.exists(config.marker):
+            open(config.marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return value
 
 if __name__ == "__main__":
     main()
@@ -80,6 +90,8 @@ def test_all_combinations_are_run_if_they_are_few(application: Application) -> N
         (["hydra.sweeper.storage=nonsense"], "invalid storage URL: 'nonsense'"),
         (["rate=tag(log,interval(0,1))"], "the override 'rate=tag(log,interval(0,1))'"),
         (["rate=interval(1,0)"], "the override 'rate=interval(1,0)'"),
+        (["store=a,absent"], "Could not find 'store/absent'"),
+        (["rate=glob(*)"], "glob"),
     ],
 )
 def test_an_error_is_a_message_without_a_traceback(words: list[str], message: str, application: Application) -> None:
@@ -88,6 +100,71 @@ def test_an_error_is_a_message_without_a_traceback(words: list[str], message: st
     assert refused.returncode == 1
     assert message in refused.stderr and "Traceback" not in refused.stderr
     assert not (application.directory / "multirun").exists()
+
+
+def test_the_order_of_shuffled_values_has_no_meaning(application: Application) -> None:
+    storage = "hydra.sweeper.storage=sqlite:///study.db"
+    for count in (2, 6):
+        found = application.sweep("x=shuffle(range(1,9))", storage, "hydra.sweeper.n_trials=" + str(count))
+
+    assert (found["best_params"], found["trials"]) == ({"x": 5}, 8)
+
+
+def test_values_that_python_regards_as_equal_are_all_run(application: Application) -> None:
+    assert application.sweep("x=1,1.0,true", "+text='1',1")["trials"] == 6
+
+
+def test_an_interval_of_one_value_is_run_once(application: Application) -> None:
+    assert application.sweep("rate=interval(1,1)", "x=4,5")["trials"] == 2
+
+
+def test_sweep_overrides_of_the_configuration_are_replaced_by_those_of_the_command_line(application: Application) -> None:
+    config = application.directory / "conf" / "config.yaml"
+    config.write_text(config.read_text() + 'hydra: {sweeper: {params: {x: "4,5", store: "a,b"}}}\n')
+
+    assert application.sweep("x=6,7")["trials"] == 4
+
+
+def test_keys_of_rocm_perf_lab_in_another_application_mean_nothing(application: Application) -> None:
+    assert application.sweep("x=4,5", "+autotune=true", "+space={a: 1}", "+job=train")["trials"] == 2
+
+
+def test_a_job_that_exits_is_a_failed_trial(application: Application) -> None:
+    found = application.sweep("x=4,5", "+outcome=exit,fine")
+
+    assert (found["best_params"], found["trials"]) == ({"x": 5, "+outcome": "fine"}, 4)
+
+
+def test_jobs_that_return_nothing_end_the_sweep(application: Application) -> None:
+    refused = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", "x=range(1,30)", "+outcome=nothing")
+
+    assert refused.returncode == 1
+    assert "trial 2 returned None instead of a number" in refused.stderr and "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_killed_sweep_continues_and_measures_the_killed_combination_again(launcher: str, application: Application) -> None:
+    words = ["x=range(1,9)", f"hydra/launcher={launcher}", "+outcome=killed", "+marker=marker"]
+    words += ["hydra.sweep.dir=sweep", "hydra.sweeper.storage=sqlite:///study.db", "hydra.sweeper.n_jobs=2"]
+    killed = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", *words)
+    found = application.sweep(*words)
+
+    assert killed.returncode == (-9 if launcher == "basic" else 1)
+    assert launcher == "basic" or ("the launcher failed" in killed.stderr and "Traceback" not in killed.stderr)
+    assert (found["best_params"]["x"], found["trials"]) == (5, 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("x=2,3",), "x has other values in the study"), (("x=1,2", "hydra.sweeper.direction=maximize"), "does not maximize")],
+)
+def test_a_study_of_another_sweep_is_refused(words: tuple[str, ...], message: str, application: Application) -> None:
+    storage = "hydra.sweeper.storage=sqlite:///study.db"
+    application.sweep("x=1,2", storage)
+    refused = application.run("--multirun", "hydra/sweeper=rocm_perf_lab", storage, *words)
+
+    assert refused.returncode == 1
+    assert message in refused.stderr and "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow
