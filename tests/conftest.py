@@ -25,6 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    """Suspend garbage collection until the tests are collected, which creates millions of objects and discards few."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the collected tests and imported modules from garbage collections, which would look at them again and again."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that would begin after the end of the run."""
     end = item.config.getoption("--start-until")
