@@ -315,9 +315,30 @@ def _make_whole(store: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as directory:
         made = Path(directory) / file.name
-        MlflowClient(tracking_uri=f"{_SQLITE}{made.absolute()}").search_experiments(max_results=1)
+        with _without_syncs():
+            MlflowClient(tracking_uri=f"{_SQLITE}{made.absolute()}").search_experiments(max_results=1)
+        with made.open("rb") as written:
+            os.fsync(written.fileno())
         with suppress(FileExistsError):
             os.link(made, file)
+
+
+@contextmanager
+def _without_syncs() -> Iterator[None]:
+    """Open connections to SQLite that do not wait for the disk, as each of the statements that create the tables does."""
+    import sqlite3
+
+    from sqlalchemy import Engine, event
+
+    def configure(connection: Any, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    event.listen(Engine, "connect", configure)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", configure)
 
 
 @contextmanager

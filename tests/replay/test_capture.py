@@ -370,7 +370,7 @@ def test_earlier_work_of_other_queues_finishes_before_memory_is_saved(capturing:
 
 
 def test_work_that_depends_on_a_waiting_thread_is_finished_first(capturing: Capturing) -> None:
-    outcome = capturing("walk", 0, "opened-by-third")
+    outcome = capturing("walk", 0, "opened-by-third", timeout_s=20.0)  # the first of four attempts fails
 
     assert outcome.exit_code == 0
 

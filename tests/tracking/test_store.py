@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mlflow import MlflowClient
+from sqlalchemy import Engine, event
 
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI, open_mlflow_tracker, ui_command
@@ -332,6 +333,24 @@ def test_an_interrupted_creation_leaves_no_store(tmp_path: Path, monkeypatch: py
     with open_mlflow_tracker(run_name="second", uri=uri) as run:
         run.log_params({"a": 1})
     assert (tmp_path / "new" / "mlflow.db").is_file()
+
+
+def test_only_the_creation_of_a_store_does_not_wait_for_the_disk(tmp_path: Path) -> None:
+    settings: dict[str, set[int]] = {}
+
+    def note(connection: Any, _record: object, _fairy: object) -> None:
+        (_, _, file), *_ = connection.execute("PRAGMA database_list").fetchall()
+        settings.setdefault(Path(file).parent.name, set()).add(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    event.listen(Engine, "checkout", note)
+    try:
+        with open_mlflow_tracker(run_name="first", uri=f"sqlite:///{tmp_path}/store/mlflow.db") as run:
+            run.log_params({"a": 1})
+    finally:
+        event.remove(Engine, "checkout", note)
+
+    assert settings.pop("store") == {2}
+    assert list(settings.values()) == [{0}]  # the temporary directory
 
 
 def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
