@@ -192,9 +192,9 @@ class Snippets:
         self.run_on(other, text, optimised=False)
         assert (wave.status, wave.scc, wave.mode) == (other.status, other.scc, other.mode)
         scalars = [np.ctypeslib.as_array(w.sgpr) for w in (other, wave)]
-        assert np.array_equal(*scalars), f"{text}: scalar registers {np.flatnonzero(scalars[0] != scalars[1])}"
+        assert np.array_equal(scalars[0], scalars[1]), f"{text}: scalar registers {np.flatnonzero(scalars[0] != scalars[1])}"
         results = [np.ctypeslib.as_array(w.vgpr) for w in (other, wave)]
-        if np.array_equal(*results):
+        if np.array_equal(results[0], results[1]):
             return
         differs = results[0] != results[1]
         differs &= ~(_is_nan(results[0]) & _is_nan(results[1]))
