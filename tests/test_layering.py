@@ -36,7 +36,7 @@ LAYERS = (
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 FOREIGN = {
     "rocm_perf_lab/languages/triton_worker.py": {"triton"},
-    "rocm_perf_lab/device/hip_harness.py": set[str](),
+    "rocm_perf_lab/device/hip_harness.py": {"amdsmi"},
     "rocm_perf_lab/toolchain/sandbox_child.py": set[str](),
 }
 """Programs of their own, which run other people's code: what they may import beyond the standard library."""

@@ -26,8 +26,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.judge", description="False accepts and false rejects of the judge."
     )
-    parser.add_argument("--kernels", nargs="+", choices=kernel_names(), metavar="NAME", help="only these; nothing is stored")
-    parser.add_argument("--candidates", nargs="+", metavar="NAME", help="only candidates with these names; nothing is stored")
+    parser.add_argument("--kernels", nargs="+", choices=kernel_names(), metavar="NAME", help="only these, not stored")
+    parser.add_argument("--candidates", nargs="+", metavar="NAME", help="only candidates with these names, not stored")
     parser.add_argument("--set", default="all", choices=(*SETS, "all"), help="part of the corpus")
     parser.add_argument("--seed", type=int, default=1, help="seed of the trials")
     parser.add_argument("--processes", type=int, default=2)

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--set", nargs="+", default=["all"], choices=(*SETS, "all"), metavar="SET", help=f"{', '.join(SETS)} or all"
     )
-    parser.add_argument("--kernels", nargs="+", metavar="NAME", help="only these; nothing is stored")
+    parser.add_argument("--kernels", nargs="+", metavar="NAME", help="only these, not stored")
     parser.add_argument("--recordings", type=Path, help="directory that keeps the recordings; existing ones replace runs")
     parser.add_argument("--verbose", action="store_true", help="print every ledger")
     parser.add_argument("--processes", type=int, default=2)

@@ -47,9 +47,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timing", description=(__doc__ or "").partition("\n")[0])
     names = [SHEET, *(family.name for family in published_families())]
     parser.add_argument("--family", action="append", choices=names, help="only this family; `sheet` are the constants")
-    parser.add_argument("--case", default="", metavar="TEXT", help="only cases with TEXT in their name; nothing is stored")
-    parser.add_argument("--held-out", action="store_true", help="only held-out cases; nothing is stored")
-    parser.add_argument("--quick", action="store_true", help="smaller problems; nothing is stored")
+    parser.add_argument("--case", default="", metavar="TEXT", help="only cases with TEXT in their name, not stored")
+    parser.add_argument("--held-out", action="store_true", help="only held-out cases, not stored")
+    parser.add_argument("--quick", action="store_true", help="smaller problems, not stored")
     parser.add_argument("--report", action="store_true", help="print the stored results without running a kernel")
     publisher = Publisher("timing", parser, arguments)
     options = publisher.options

@@ -1,12 +1,13 @@
 """Objectives other than time: expressions over the facts of a trial, several at once, and limits.
 
-An expression reads the time (`runtime_ms`), numbers among the trial's details (registers, LDS, occupancy, `compile_s`, printed
-metrics), parameters, and derived values of the space. Several objectives are searched by a new random weighting for every trial
-(Knowles: ParEGO, 2006).
+An expression reads the time (`runtime_ms`), numbers among the trial's details (registers, LDS, occupancy, `compile_s`,
+`energy_mj`, printed metrics), parameters, and derived values of the space. Several objectives are searched by a new random
+weighting for every trial (Knowles: ParEGO, 2006).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 RUNTIME = "runtime_ms"
 COMPILE = "compile_s"
-_ENERGY = "energy"
+ENERGY = "energy_mj"
 _SUM = 0.05
 """Share of the weighted sum in a score, besides the weighted maximum, which alone does not prefer one of two equal maxima."""
 
@@ -68,17 +69,6 @@ class Goals:
     constants: Mapping[str, Any] = field(default_factory=dict)
     space: Space | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse energy, which is not measured.
-
-        Raises:
-            GoalError: An objective or a limit names energy.
-        """
-        if any(_ENERGY in text for text in self.texts):
-            raise GoalError(
-                "energy is not measured, and never emulated", where="autotune.objectives", hint="let the command print it"
-            )
-
     @property
     def texts(self) -> tuple[str, ...]:
         """All expressions."""
@@ -92,7 +82,15 @@ class Goals:
     @property
     def timed_compilation(self) -> bool:
         """Return whether an expression reads the compile time."""
-        return any(COMPILE in text for text in self.texts)
+        return self._reads(COMPILE)
+
+    @property
+    def reads_energy(self) -> bool:
+        """Return whether an expression reads the energy of a dispatch."""
+        return self._reads(ENERGY)
+
+    def _reads(self, name: str) -> bool:
+        return any(re.search(rf"\b{name}\b", text) for text in self.texts)
 
     def values(self, trial: TrialRecord) -> tuple[float, ...] | None:
         """Return the values of the objectives; None for a trial that failed or exceeds a limit.

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.cutoff import Cutoff
-from rocm_perf_lab.autotune.goals import COMPILE
+from rocm_perf_lab.autotune.goals import COMPILE, ENERGY
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.trial_cache import TrialCache, digest, launch_key, loaded_sha256
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.device.launch import LaunchError
-from rocm_perf_lab.device.protocol import TimeLimitedDevice
+from rocm_perf_lab.device.protocol import EnergyDevice, TimeLimitedDevice
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
 from rocm_perf_lab.verify.outputs import verify_outputs
@@ -61,6 +61,7 @@ class KernelObjective:
         cache: Cache of results, or None.
         circumstances: Further inputs of the cache key: settings and sources of the device.
         cutoff: Limit of wall-clock time, for devices that can end a run.
+        energy: Measure the energy of a dispatch as well, in mJ; the device is an :class:`.EnergyDevice`.
     """
 
     builder: KernelBuilder
@@ -69,6 +70,7 @@ class KernelObjective:
     cache: TrialCache | None = None
     circumstances: Mapping[str, Any] = field(default_factory=dict)
     cutoff: Cutoff = field(default_factory=Cutoff)
+    energy: bool = False
     _expected: dict[str, ExpectedOutputs] = field(default_factory=dict, repr=False)
 
     @property
@@ -118,9 +120,12 @@ class KernelObjective:
 
     def _measure(self, candidate: Candidate) -> Measurement | Infeasible:
         try:
-            return measure(lambda runs: self._run(candidate, runs), self.gate, deterministic=self.deterministic)
+            found = measure(lambda runs: self._run(candidate, runs), self.gate, deterministic=self.deterministic)
         except _Failed as failed:
             return failed.result
+        if not self.energy or not isinstance(self.device, EnergyDevice):
+            return found
+        return replace(found, details={**found.details, ENERGY: self.device.energy_mj(candidate.launch)})
 
     def _run(self, candidate: Candidate, runs: int) -> tuple[float, ...]:
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
@@ -184,6 +189,7 @@ class KernelObjective:
             "repeats": None if self.deterministic else [self.gate.runs, self.gate.max_cv, self.gate.max_rounds],
             "truth": [_relevant(description), {n: t.model_dump() for n, t in description.tolerance.items()}],
             "baseline": self._baseline_identity() if description.reference == BASELINE else None,
+            **({"energy": True} if self.energy else {}),
             **self.circumstances,
         }
 

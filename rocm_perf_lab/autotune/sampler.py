@@ -1,4 +1,4 @@
-"""The search strategies as an Optuna sampler: phases and decisions are stored in the study, and nothing is measured twice."""
+"""The search strategies as an Optuna sampler, with phases and decisions in the study: no configuration is measured twice."""
 
 from __future__ import annotations
 

@@ -160,6 +160,15 @@ class TimeLimitedDevice(Protocol):
 
 
 @runtime_checkable
+class EnergyDevice(Protocol):
+    """Device with an energy counter."""
+
+    def energy_mj(self, launch: Launch) -> float:
+        """Return the measured energy of a dispatch in mJ."""
+        ...
+
+
+@runtime_checkable
 class SampledDevice(Protocol):
     """Device whose times are estimated from a random sample of workgroups."""
 

@@ -19,14 +19,21 @@ import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
+from rocm_perf_lab.device.hip_harness import ENERGY_FILE
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
-from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
+from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3, run_logged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.target.model import Target
+
+
+HARNESS = (sys.executable, "-m", "rocm_perf_lab.device.hip_harness")
+"""Command that dispatches the launch in a directory, its last argument."""
+_ENERGY_S = 0.5
+_UJ_PER_MJ = 1e3
 
 
 class RocmDeviceError(LabError):
@@ -72,11 +79,7 @@ class RocmDevice:
             RocmDeviceError: There is no GPU, or the run has no database or no decoded thread trace.
             ProfilerError: rocprofv3 is missing, or the run fails or hangs.
         """
-        problem = missing_for_gpu()
-        if problem:
-            raise RocmDeviceError(
-                f"no GPU to run on: {problem}", where="device=rocm", hint="use device=emulator, or install ROCm"
-            )
+        _require_gpu()
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
             work = Path(directory)
             _write_launch(work, launch, runs)
@@ -91,6 +94,27 @@ class RocmDevice:
                 _keep_thread_trace(work / "rocpd", att)
             outputs = {a.name: _read_output(work, a) for a in launch.arguments if isinstance(a, BufferValue) and a.written}
         return DeviceRun(outputs=outputs, database=database)
+
+    def energy_mj(self, launch: Launch) -> float:
+        """Return the energy of a dispatch in mJ, the mean over half a second of dispatches one after the other.
+
+        It is that of the whole GPU, with what it uses when idle. Inputs are not restored between these dispatches.
+
+        Raises:
+            RocmDeviceError: There is no GPU, it has no energy counter, or `amdsmi` is missing.
+        """
+        _require_gpu()
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+            work = Path(directory)
+            _write_launch(work, launch, runs=1, energy_s=_ENERGY_S)
+            code, tail = run_logged([*HARNESS, str(work)], None, self._timeout_s)
+            if code != 0:
+                reason = (
+                    f"no result after {self._timeout_s:g} s" if code is None else (tail.strip().splitlines() or ["no output"])[-1]
+                )
+                raise RocmDeviceError(f"energy is not measured: {reason}", where="device=rocm", hint="remove energy_mj")
+            found = json.loads((work / ENERGY_FILE).read_text())
+        return float(found["microjoules"] / found["dispatches"] / _UJ_PER_MJ)
 
     def _att_options(self, launch: Launch) -> tuple[str, ...]:
         """Return the options that trace the first dispatch of this kernel only."""
@@ -107,8 +131,13 @@ class RocmDevice:
 
     def _profile(self, work: Path, counters: Sequence[str], att_options: Sequence[str] = ()) -> None:
         selection = [*(["--pmc", *counters] if counters else ["--kernel-trace"]), *att_options]
-        harness = [sys.executable, "-m", "rocm_perf_lab.device.hip_harness", str(work)]
-        Rocprofv3.find().run(selection, harness, work / "rocpd", timeout_s=self._timeout_s)
+        Rocprofv3.find().run(selection, [*HARNESS, str(work)], work / "rocpd", timeout_s=self._timeout_s)
+
+
+def _require_gpu() -> None:
+    problem = missing_for_gpu()
+    if problem:
+        raise RocmDeviceError(f"no GPU to run on: {problem}", where="device=rocm", hint="use device=emulator, or install ROCm")
 
 
 def _keep_thread_trace(output: Path, att: Path) -> None:
@@ -136,7 +165,7 @@ def _version() -> str:
         return "not found"
 
 
-def _write_launch(work: Path, launch: Launch, runs: int) -> None:
+def _write_launch(work: Path, launch: Launch, runs: int, energy_s: float | None = None) -> None:
     kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
     slots = [a for a in kernel.arguments if not a.value_kind.startswith("hidden")]
     arguments: list[dict[str, Any]] = []
@@ -158,6 +187,7 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
         "block": launch.block,
         "dynamic_lds_bytes": launch.dynamic_lds_bytes,
         "runs": runs,
+        "energy_s": energy_s,
         "cooperative": launch.cooperative,
         "arguments": arguments,
         "variables": [variable.name for variable in launch.variables],

@@ -137,7 +137,7 @@ class Rocprofv3:
         directory.parent.mkdir(parents=True, exist_ok=True)
         profiled = [self.path, *options, "-f", *formats, "-d", str(directory), "-o", "run", "--", *command]
         start = time.monotonic()
-        code, tail = _run_logged(profiled, log, timeout_s)
+        code, tail = run_logged(profiled, log, timeout_s)
         seconds = time.monotonic() - start
         if code is None:
             raise ProfilerError(
@@ -152,7 +152,7 @@ class Rocprofv3:
         return ProfiledRun(databases, warnings, seconds, documents)
 
 
-def _run_logged(command: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:
+def run_logged(command: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:
     """Run a command; return its exit code, or None at a timeout, and the end of its output."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)

@@ -218,6 +218,22 @@ def test_an_impossible_emulated_prior_is_an_error(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["kernel=gemm_hip", *SMALL], "emulator does not measure energy, which is never emulated"),
+        (["job.command='echo {block_m}'"], "the energy of a command is not measured"),
+        (["kernel=gemm_hip", *SMALL, "hydra/launcher=joblib", "--multirun"], "a sweep does not measure energy"),
+    ],
+)
+def test_energy_needs_a_gpu(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    where = [f"autotune.space={tmp_path}/space.yaml", f"hydra.run.dir={tmp_path}/run", f"hydra.sweep.dir={tmp_path}/sweep"]
+
+    assert run_lab(["job=autotune", *where, "tracking=none", "autotune.objectives=[energy_mj]", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_constraints_read_parameters_of_the_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space = tmp_path / "space.yaml"
     space.write_text("{parameters: {block_m: [16, 32, 64, 128], block_k: [8, 16]}, constraints: [block_m <= m]}")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.goals import Goal, GoalError, Goals
+from rocm_perf_lab.autotune.goals import Goal, Goals
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.cli.entry import run_lab
@@ -58,9 +58,13 @@ def test_scores_prefer_a_trial_that_is_better_in_all_objectives() -> None:
         assert scores[2] == np.inf
 
 
-def test_energy_and_unknown_names_are_refused() -> None:
-    with pytest.raises(GoalError, match="energy is not measured, and never emulated"):
-        Goals((Goal("energy_mj"),))
+def test_expressions_tell_which_metrics_they_need() -> None:
+    assert Goals((Goal("energy_mj * runtime_ms"),)).reads_energy
+    assert not Goals((Goal("printed_energy_mj"),)).reads_energy
+    assert Goals(limits=("compile_s < 3",)).timed_compilation
+
+
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(ExpressionError, match="flops"):
         Goals((Goal("flops"),)).values(trial(0, 1.0))
 

@@ -5,6 +5,7 @@ rocprofv3 itself is not part of the ROCm root: a program that records emulated d
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from rocm_perf_lab.device import rocm
 from rocm_perf_lab.device.launch import build_launch
-from rocm_perf_lab.device.rocm import RocmDevice
+from rocm_perf_lab.device.rocm import RocmDevice, RocmDeviceError
 from rocm_perf_lab.device.rocprofv3 import ProfilerError
 from rocm_perf_lab.rocprof.reader import read_databases
 from rocm_perf_lab.target.catalog import load_target
@@ -125,3 +126,66 @@ def test_an_error_of_hip_is_reported_with_the_function(device: RocmDevice, tmp_p
 
     with pytest.raises(ProfilerError, match="hipModuleLoadData failed with HIP error 209"):
         device.run(launch, database=tmp_path / "run.db", runs=1, counters=[])
+
+
+AMDSMI = """
+import time
+
+class AmdSmiException(Exception): pass
+
+def amdsmi_init(): pass
+
+def amdsmi_get_processor_handle_from_bdf(bus_id):
+    assert bus_id.count(":") == 2, bus_id
+    return bus_id
+
+def amdsmi_get_energy_count(gpu):  # a GPU that uses 300 W, with the resolution of an MI300X
+    ticks = int(300e6 * time.perf_counter() / 15.259)
+    return {"energy_accumulator": ticks, "counter_resolution": 15.259, "timestamp": 0}
+"""
+
+
+def inside(root: Path) -> tuple[str, ...]:
+    """Return the command of the harness on the emulated GPU."""
+    return (sys.executable, "-m", "rocm_perf_lab.cli", "run", "--root", str(root), "--", *rocm.HARNESS)
+
+
+@pytest.mark.slow
+def test_the_energy_of_a_dispatch_is_that_of_the_gpu_while_it_dispatches(
+    device: RocmDevice, rocm_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emulated GPU has no energy counter: a stand-in for amdsmi counts 300 W of wall-clock time."""
+    launch, _ = launch_of(SCALE, tmp_path)
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "amdsmi.py").write_text(AMDSMI)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"), prepend=":")
+    monkeypatch.setattr(rocm, "HARNESS", inside(rocm_root))
+
+    energy_mj = device.energy_mj(launch)
+
+    dispatch_s = energy_mj / 300e3
+    assert 1e-6 < dispatch_s < 0.1  # an emulated launch takes some 100 us
+
+
+@pytest.mark.slow
+def test_a_gpu_without_an_energy_counter_is_one_error(
+    device: RocmDevice, rocm_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, _ = launch_of(SCALE, tmp_path)
+    monkeypatch.setenv("ROCM_PATH", str(rocm_root / "usr"))
+    monkeypatch.setattr(rocm, "HARNESS", inside(rocm_root))
+
+    with pytest.raises(RocmDeviceError, match="energy is not measured: this GPU has no energy counter that amdsmi can read"):
+        device.energy_mj(launch)
+
+
+@pytest.mark.slow
+def test_energy_without_amdsmi_is_one_error(
+    device: RocmDevice, rocm_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, _ = launch_of(SCALE, tmp_path)
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    monkeypatch.setattr(rocm, "HARNESS", inside(rocm_root))
+
+    with pytest.raises(RocmDeviceError, match="energy needs the Python package amdsmi of ROCm"):
+        device.energy_mj(launch)

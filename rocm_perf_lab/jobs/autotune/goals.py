@@ -39,6 +39,6 @@ def configured_goals(config: LabConfig, space: Space | None = None) -> Goals | N
     )
     if len({goal.metric for goal in goals}) < len(goals):
         raise GoalError("an objective is given twice", where="autotune.objectives", hint="remove one")
-    # The configured kernel has nothing to do with a command.
+    # The configured kernel is unrelated to a command.
     constants = {} if config.job.arguments.get("command") else dict(config.kernel.params)
     return Goals(goals or (Goal(RUNTIME),), settings.limits, constants, space)

@@ -14,6 +14,7 @@ from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, PrintedTime, ProfiledTime
 from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
 from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.features import compile_space
+from rocm_perf_lab.autotune.goals import ENERGY, GoalError
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.printed_metrics import PrintedMetrics
 from rocm_perf_lab.autotune.repeats import Gate
@@ -21,6 +22,7 @@ from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.trial_cache import TrialCache
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.device.protocol import EnergyDevice
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.records import Origin
@@ -166,6 +168,13 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Tuning
             hint = "use --timing wall or printed"
             raise LabError("profiled commands have no printed metrics", where="autotune.printed", hint=hint)
         clock = replace(clock, heard=printed.hear)
+    goals = configured_goals(lab.config)
+    if goals is not None and goals.reads_energy and ENERGY not in (lab.config.autotune.printed or {}):
+        raise GoalError(
+            "the energy of a command is not measured",
+            where="autotune.objectives",
+            hint=f"let it print {ENERGY}: autotune.printed",
+        )
     is_emulated = clock.time_kind == "emulated"
     runs = settings.runs or (_PROFILED_RUNS if isinstance(clock, ProfiledTime) else _RUNS)
     gate = Gate(runs, lab.config.autotune.max_cv, lab.config.autotune.max_rounds)
@@ -231,7 +240,13 @@ def kernel_objective(lab: Lab, space: Space, kernel: KernelDescription, device: 
     """
     config, settings = lab.config, lab.config.autotune
     goals = configured_goals(config)
-    timed = goals is not None and goals.timed_compilation
+    timed, energy = goals is not None and goals.timed_compilation, goals is not None and goals.reads_energy
+    if energy and not isinstance(device, EnergyDevice):
+        raise GoalError(
+            f"{device.identity.name} does not measure energy, which is never emulated",
+            where="autotune.objectives",
+            hint="measure on a GPU (device=rocm), or remove energy_mj",
+        )
     compilers, optimisation = config.toolchain.compilers, config.toolchain.optimisation
     builder = KernelBuilder(kernel, config.target, compilers, optimisation, settings.max_spills, timed)
     builder.check(space)
@@ -242,6 +257,7 @@ def kernel_objective(lab: Lab, space: Space, kernel: KernelDescription, device: 
         TrialCache(cache_dir() / "trials") if settings.cache else None,
         _circumstances(lab, device),
         Cutoff(settings.cutoff, first_s=settings.first_cutoff_s),
+        energy,
     )
 
 

@@ -118,9 +118,10 @@ class Sweep:
         """
         lab, settings = self.lab, self.lab.config.autotune
         goals = configured_goals(lab.config, self.space)
-        if goals is not None and goals.timed_compilation:
+        if goals is not None and (goals.timed_compilation or goals.reads_energy):
+            unmeasured = "energy" if goals.reads_energy else "compile times"
             raise LabError(
-                "a sweep does not measure compile times", where="autotune.objectives", hint="run job=autotune without a launcher"
+                f"a sweep does not measure {unmeasured}", where="autotune.objectives", hint="run job=autotune without a launcher"
             )
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
         sampler = self._samplers(goals)
