@@ -1,6 +1,6 @@
 """Kernel Tuner on a landscape: its simulation mode reads a cache file that is written from the landscape.
 
-Kernel Tuner is optional; if it is installed, `benchmarks.landscapes` compares it with the other samplers.
+The development tools contain Kernel Tuner. Without it, `benchmarks.landscapes` compares the other samplers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ import numpy as np
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape
 
-STRATEGY = "dual_annealing"
-"""The best of its strategies on the measured AMD landscapes."""
+PEERS = {
+    "kernel_tuner": "dual_annealing",
+    "kernel_tuner_genetic": "genetic_algorithm",
+    "kernel_tuner_greedy": "greedy_ils",
+    "kernel_tuner_vndx": "hybrid_vndx",
+    "kernel_tuner_greywolf": "adaptive_tabu_greywolf",
+}
+"""Name of a sampler -> strategy of Kernel Tuner; the first is the best one on the measured AMD landscapes."""
 _STARTS = 30
 _KERNEL = "landscape"
 _TIMES = ("compile_time", "verification_time", "benchmark_time", "framework_time", "strategy_time")
@@ -33,7 +39,7 @@ def installed() -> bool:
     return importlib.util.find_spec("kernel_tuner") is not None
 
 
-def times_of(landscape: Landscape, seed: int, budget: int) -> list[float]:
+def times_of(landscape: Landscape, seed: int, budget: int, strategy: str = PEERS["kernel_tuner"]) -> list[float]:
     """Return times in ms in the order of evaluation, each configuration once; infinite for failed configurations.
 
     A strategy that ends early is started again until `budget` different configurations are measured.
@@ -45,13 +51,13 @@ def times_of(landscape: Landscape, seed: int, budget: int) -> list[float]:
         cache = Path(directory) / "cache.json"
         cache.write_text(json.dumps(_cache(landscape)))
         for _ in range(_STARTS):
-            rows.update(dict.fromkeys(_search(landscape, cache, budget)))
+            rows.update(dict.fromkeys(_search(landscape, cache, budget, strategy)))
             if len(rows) >= budget:
                 break
     return [float(landscape.times_ms[row]) for row in list(rows)[:budget]]
 
 
-def _search(landscape: Landscape, cache: Path, budget: int) -> list[int]:
+def _search(landscape: Landscape, cache: Path, budget: int, strategy: str) -> list[int]:
     import kernel_tuner
     from constraint import FunctionConstraint
 
@@ -69,7 +75,7 @@ def _search(landscape: Landscape, cache: Path, budget: int) -> list[int]:
             [],
             {name: list(values) for name, values in space.values.items()},
             restrictions=[FunctionConstraint(holds)],
-            strategy=STRATEGY,
+            strategy=strategy,
             strategy_options={"max_fevals": budget},
             simulation_mode=True,
             cache=str(cache),

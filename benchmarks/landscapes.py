@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
     samplers = options.sampler or ["regression", "tpe", "extra_trees", "random", *optional]
     drawn = None if options.data else "synthetic" if options.synthetic else options.families
     try:
-        if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
-            raise LabError("Kernel Tuner is not installed", where="--sampler", hint="pip install kernel-tuner")
+        if set(samplers) & set(kernel_tuner_peer.PEERS) and not kernel_tuner_peer.installed():
+            raise LabError("Kernel Tuner is not installed", where="--sampler", hint="make .venv/.ready installs it")
         source = Source(options.data, options.prior, options.mislead, drawn, tuple(options.only or [""]))
         document = measure(source, options.seeds, samplers, options.workers)
     except LabError as error:
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--families", choices=PARTS, default="held-out", help="part of the families to search")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="landscapes whose names begin with NAME")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, "kernel_tuner"], default=None)
+    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, *kernel_tuner_peer.PEERS], default=None)
     parser.add_argument("--workers", type=int, default=1)
     return parser
 
@@ -223,9 +223,9 @@ def run(landscape: Landscape, sampler: str, seed: int, prior: Prior | None = Non
     warnings_off()
     budget = min(BUDGETS[-1], len(landscape.space))
     recorder = _Recorder(landscape)
-    if sampler == "kernel_tuner":
+    if (strategy := kernel_tuner_peer.PEERS.get(sampler)) is not None:
         start = time.process_time()
-        recorder.times.extend(kernel_tuner_peer.times_of(landscape, seed, budget))
+        recorder.times.extend(kernel_tuner_peer.times_of(landscape, seed, budget, strategy))
         return _outcome(landscape, sampler, recorder.times[:budget], time.process_time() - start)
     start = time.process_time()
     study = optuna.create_study(sampler=SAMPLERS[sampler](landscape, seed, prior))

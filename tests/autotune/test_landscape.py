@@ -114,14 +114,23 @@ def test_the_prior_of_a_synthetic_landscape_is_its_kernel_on_another_gpu(tmp_pat
     assert 0.3 < spearmanr(a.times_ms[both], prior.times_ms[both]).statistic < 0.999
 
 
-def test_kernel_tuner_is_optional(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if kernel_tuner_peer.installed():
-        a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
-        times = kernel_tuner_peer.times_of(a, seed=0, budget=20)
-        assert len(times) == 20 and set(times) <= set(a.times_ms)
-        return
+@pytest.mark.parametrize("strategy", kernel_tuner_peer.PEERS.values())
+def test_kernel_tuner_searches_a_landscape(strategy: str, tmp_path: Path) -> None:
+    a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
+
+    times = kernel_tuner_peer.times_of(a, seed=0, budget=20, strategy=strategy)
+
+    assert len(times) == 20 and set(times) <= set(a.times_ms)
+
+
+def test_without_kernel_tuner_its_strategies_are_one_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_tuner_peer, "installed", lambda: False)
+
     with pytest.raises(SystemExit) as ended:
         main(["--data", str(tmp_path), "--seeds", "1", "--sampler", "kernel_tuner"])
+
     assert ended.value.code == 2
     assert "Kernel Tuner is not installed" in capsys.readouterr().err
 
