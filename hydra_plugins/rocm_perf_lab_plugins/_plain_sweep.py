@@ -260,7 +260,7 @@ def _is_finite(distributions: Mapping[str, BaseDistribution]) -> bool:
 
 
 def _sampler(distributions: Mapping[str, BaseDistribution], seed: int) -> optuna.samplers.BaseSampler:
-    """Return the sampler of a finite space, which repeats nothing, or that of any objective."""
+    """Return the sampler of a finite space, which does not repeat trials, or that of any objective."""
     from optuna.distributions import CategoricalDistribution
 
     from rocm_perf_lab.autotune.sampler import RegressionSampler

@@ -109,14 +109,16 @@ class Formula:
             with np.errstate(divide="raise", invalid="raise", over="raise"):
                 values = np.asarray(_Evaluation(columns, rows).value(self.tree))
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise ExpressionError(f"cannot evaluate {self.text!r}: {error}", where=self.where, hint=_GUARD) from error
+            hint = _LOGARITHMS if isinstance(error, OverflowError) else _GUARD
+            raise ExpressionError(f"cannot evaluate {self.text!r}: {error}", where=self.where, hint=hint) from error
         return np.broadcast_to(values, (rows,)) if values.ndim == 0 else values
 
     def holds(self, columns: Mapping[str, Column], rows: int) -> Column:
         """Evaluate the expression as a truth value for each row: (rows,)."""
-        return _truth(self.over(columns, rows))
+        return as_truth(self.over(columns, rows))
 
 
+_LOGARITHMS = "compare logarithms of products: log2(a) + log2(b) <= 40"
 _GUARD = "guard the operand, for example `n != 0 and m % n == 0`"
 
 
@@ -212,7 +214,7 @@ class _Evaluation:
             case ast.BoolOp(op=op, values=values):
                 return self._both(values) if isinstance(op, ast.And) else self._either(values)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return _as_number(~_truth(self.value(operand)))
+                return _as_number(~as_truth(self.value(operand)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -_number(self.value(operand))
             case ast.UnaryOp(operand=operand):
@@ -228,7 +230,7 @@ class _Evaluation:
         raise TypeError(f"{type(node).__name__} cannot be evaluated")
 
     def _truths(self, node: ast.expr) -> Column:
-        return np.broadcast_to(_truth(self.value(node)), (self._rows,))
+        return np.broadcast_to(as_truth(self.value(node)), (self._rows,))
 
     def _part(self, mask: Column) -> _Evaluation:
         return _Evaluation({name: column[mask] for name, column in self._columns.items()}, int(mask.sum()))
@@ -264,20 +266,20 @@ class _Evaluation:
                 assert isinstance(right_node, ast.Tuple | ast.List | ast.Set)
                 found: Any = False
                 for element in right_node.elts:
-                    found = found | _truth(_equal(left, self.value(element)))
+                    found = found | as_truth(_equal(left, self.value(element)))
                 step = found if isinstance(op, ast.In) else ~np.asarray(found, bool)
                 right: Any = None
             else:
                 right = self.value(right_node)
                 step = _compared(type(op), left, right)
-            result = result & _truth(step)
+            result = result & as_truth(step)
             left = right
         return _as_number(np.asarray(result))
 
 
 def _compared(op: type[ast.cmpop], left: Any, right: Any) -> Any:
     if op in (ast.Eq, ast.NotEq):
-        same = _truth(_equal(left, right))
+        same = as_truth(_equal(left, right))
         return same if op is ast.Eq else ~same
     return _COMPARISONS[op](_number(left), _number(right))
 
@@ -295,7 +297,7 @@ def _is_text(value: Any) -> bool | None:
     return None if kind == "O" else kind in "US"
 
 
-def _truth(value: Any) -> Column:
+def as_truth(value: Any) -> Column:
     values = np.asarray(value)
     return values != "" if values.dtype.kind in "US" else values.astype(bool)
 
