@@ -103,47 +103,86 @@ def sweep(
         StorageError: The storage fails.
         SearchBroken: Three trials in a row could not be measured, for a reason other than their configurations.
     """
-    running: dict[Future[Result], _Running] = {}
-    free = list(range(slots.count))[::-1]
-    ended = False
-    unmeasured = killed = 0
-    limit = _Limit(cutoffs, slots)
+    loop = _Loop(study, space, slots, budget, finished, _Limit(cutoffs, slots))
     try:
         with storage_errors(f"study {study.study_name}"), Heartbeats(study) as heartbeats:
-            while True:
-                heartbeats.release_dead()
-                while free and not ended and (asked := _ask(study, space, budget)) is not None:
-                    place, phase = free.pop(), _phase(asked.trial)
-                    task = Task(asked.trial.number, place, asked.configuration, phase, limit.of(asked.configuration))
-                    one = _Running(asked.trial, task)
-                    heartbeats.begin(asked.trial)
-                    try:
-                        running[slots.start(one.task)] = one
-                    except BaseException:
-                        release(study, asked.trial)
-                        raise
-                if not running:
-                    break
-                done, _ = wait(running, timeout=limit.next_look_s(running.values()), return_when=FIRST_COMPLETED)
-                limit.end_slow(one for future, one in running.items() if future not in done)
-                for future in sorted(done, key=lambda future: running[future].task.number):
-                    one = running.pop(future)
-                    heartbeats.end(one.trial)
-                    result = limit.checked(one, _result_of(future))
-                    # The configuration of a killed process is next: on another slot, if there is one.
-                    free.insert(0 if isinstance(result, Preempted) else len(free), one.task.slot)
-                    killed = killed + 1 if isinstance(result, Preempted) else 0
-                    ended |= finished(one.task, _tell(study, one, result))
-                    unmeasured = unmeasured + 1 if isinstance(result, Unmeasured) else 0
-                    if isinstance(result, Unmeasured | Preempted) and (
-                        unmeasured >= _UNMEASURED_IN_A_ROW or killed >= MOST_PREEMPTED
-                    ):
-                        where = f"study {study.study_name}"
-                        raise SearchBroken(result.reason, where=where, hint="fix this, then start the same sweep again")
-        race(RepeatedTrials(slots, limit, len(study.get_trials(deepcopy=False))))
+            loop.run(heartbeats)
+        race(RepeatedTrials(slots, loop.limit, len(study.get_trials(deepcopy=False))))
     finally:
-        _give_up(study, running)
+        loop.give_up()
         slots.stop()
+
+
+@dataclass
+class _Loop:
+    """Trials of a sweep: which of them run, and which slots are free."""
+
+    study: Study
+    space: Space
+    slots: Slots
+    budget: int
+    finished: Callable[[Task, TrialRecord], bool]
+    limit: _Limit
+    running: dict[Future[Result], _Running] = field(default_factory=dict)
+    ended: bool = False
+    unmeasured: int = 0
+    killed: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with all slots free."""
+        self.free = list(range(self.slots.count))[::-1]
+
+    def run(self, heartbeats: Heartbeats) -> None:
+        """Run trials until none is left.
+
+        Raises:
+            SearchBroken: Several trials in a row could not be measured, for a reason other than their configurations.
+        """
+        while True:
+            heartbeats.release_dead()
+            while self.free and not self.ended and (asked := _ask(self.study, self.space, self.budget)) is not None:
+                self._begin(asked, heartbeats)
+            if not self.running:
+                return
+            timeout = self.limit.next_look_s(self.running.values())
+            done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
+            self.limit.end_slow(one for future, one in self.running.items() if future not in done)
+            for future in sorted(done, key=lambda future: self.running[future].task.number):
+                self._end(future, heartbeats)
+
+    def _begin(self, asked: AskedTrial, heartbeats: Heartbeats) -> None:
+        place, limit_s = self.free.pop(), self.limit.of(asked.configuration)
+        task = Task(asked.trial.number, place, asked.configuration, _phase(asked.trial), limit_s)
+        one = _Running(asked.trial, task)
+        heartbeats.begin(asked.trial)
+        try:
+            self.running[self.slots.start(task)] = one
+        except BaseException:
+            release(self.study, asked.trial)
+            raise
+
+    def _end(self, future: Future[Result], heartbeats: Heartbeats) -> None:
+        one = self.running.pop(future)
+        heartbeats.end(one.trial)
+        result = self.limit.checked(one, _result_of(future))
+        # The configuration of a killed process is next: on another slot, if there is one.
+        self.free.insert(0 if isinstance(result, Preempted) else len(self.free), one.task.slot)
+        self.ended |= self.finished(one.task, _tell(self.study, one, result))
+        self.killed = self.killed + 1 if isinstance(result, Preempted) else 0
+        self.unmeasured = self.unmeasured + 1 if isinstance(result, Unmeasured) else 0
+        broken = self.unmeasured >= _UNMEASURED_IN_A_ROW or self.killed >= MOST_PREEMPTED
+        if broken and isinstance(result, Unmeasured | Preempted):
+            where = f"study {self.study.study_name}"
+            raise SearchBroken(result.reason, where=where, hint="fix this, then start the same sweep again")
+
+    def give_up(self) -> None:
+        """Record trials that have finished in the meantime, and release the others."""
+        for future, one in self.running.items():
+            with suppress(StorageError), storage_errors(f"study {self.study.study_name}"):
+                if future.done() and not future.cancelled():
+                    _tell(self.study, one, _result_of(future))
+                else:
+                    release(self.study, one.trial)
 
 
 class RepeatedTrials:
@@ -273,13 +312,3 @@ def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
     if isinstance(result, Preempted):
         return record(preempted(study, ended.trial, result.reason))
     return record(tell(study, ended.trial, result))
-
-
-def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:
-    """Record trials that have finished in the meantime, and release the others."""
-    for future, one in running.items():
-        with suppress(StorageError), storage_errors(f"study {study.study_name}"):
-            if future.done() and not future.cancelled():
-                _tell(study, one, _result_of(future))
-            else:
-                release(study, one.trial)
