@@ -57,6 +57,7 @@ def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace
     results = yaml.safe_load((place.directory / "swept" / "optimization_results.yaml").read_text())
     assert (results["best_params"], results["best_value"], results["failed"]) == ({"block": 256}, 1.0, 2)
     assert "block=256" in shown.out
+    assert "left    every configuration is evaluated" in shown.out
 
 
 def test_a_continued_sweep_compares_with_the_best_of_all_trials(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,8 @@ def _remaining(tuned: TuningResult) -> list[tuple[str, str]]:
     chosen = [(margin, tuned.remaining[margin]) for margin in _MARGINS if margin in tuned.remaining]
     if not chosen:
         return []
+    if len(tuned.trials) >= tuned.space_size:
+        return [("left", "every configuration is evaluated")]
     shares = ", ".join(f"{_share(probability)} more than {margin:.0%} better" for margin, probability in chosen)
     return [("left", f"probability that an unmeasured configuration is better: {shares}")]
 
