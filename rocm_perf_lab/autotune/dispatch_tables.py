@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.core.expressions import evaluate
+from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rocm_perf_lab.autotune.constraint_code import ConstraintCode
     from rocm_perf_lab.autotune.shapes_document import ShapesDocument
     from rocm_perf_lab.autotune.space import Configuration
     from rocm_perf_lab.languages.description import KernelDescription
@@ -94,82 +94,34 @@ def triton_table(found: ShapesDocument, kernel: KernelDescription | None, constr
     for shape, position in found.covered:
         of_key = weights.setdefault(tuple(shape.shape[name] for name in names), {})
         of_key[position] = of_key.get(position, 0.0) + shape.weight
-    key = list(names.values())
     code = constraints.python(found.shapes[0].shape, [*names, *found.configurations[0]])
-    table = "\n".join(f"    {_tuple(sizes)}: {max(shares, key=shares.__getitem__)}," for sizes, shares in weights.items())
-    imports = "import math\n\n" if any("math." in check for check in code.checks) else ""
-    return f'''"""{_origin(found)}.
-
-    @triton.autotune(configs=CONFIGS, key=KEY, prune_configs_by={{"early_config_prune": select}})
-    @triton.jit
-    def kernel(...): ...
-"""
-
-{imports}import triton
-
-KEY = {key!r}
-CONFIGS = [
-{chr(10).join(f"    {text}," for text in configurations)}
-]
-TABLE = {{
-{table}
-}}
-{_triton_check(found, list(names), code)}
-
-def select(configs, named_args, **kwargs):
-    """Return the tuned configuration of a shape, or that of the nearest tuned shape, as a list."""
-{_unchecked(code, "    #")}    values = {{**named_args, **kwargs}}
-    shape = tuple(values[name] for name in KEY)
-    nearest = sorted(TABLE, key=lambda known: _distance(shape, known))
-{_TRITON_CHECKED if code.checks else "    return [configs[TABLE[nearest[0]]]]"}
-
-
-def _distance(shape, known):
-    total = 1.0
-    for one, other in zip(shape, known):
-        if one == other:
-            continue
-        numbers = not isinstance(one, str) and not isinstance(other, str) and one > 0 and other > 0
-        total *= max(one / other, other / one) if numbers else 1e6
-    return total
-'''
-
-
-_TRITON_CHECKED = """\
-    for known in nearest:
-        if _valid({**dict(zip(NAMES, shape)), **PARAMETERS[TABLE[known]]}):
-            return [configs[TABLE[known]]]
-    raise ValueError(f"no tuned configuration is valid for {dict(zip(KEY, shape))}: tune this shape as well")"""
-
-
-def _triton_check(found: ShapesDocument, names: Sequence[str], code: ConstraintCode) -> str:
-    """Return the definitions that check constraints; empty without constraints."""
-    if not code.checks:
-        return ""
-    parameters = "\n".join(f"    {dict(values)!r}," for values in found.configurations)
-    checks = "\n        and ".join(code.checks)
-    return f'''NAMES = {list(names)!r}
-PARAMETERS = [
-{parameters}
-]
-
-
-def _valid(values):
-    """Return whether a configuration satisfies the constraints of the space for a shape."""
-    return bool(
-        {checks}
+    return _rendered(
+        "triton_configs.py.j2",
+        origin=_origin(found),
+        key=list(names.values()),
+        names=list(names),
+        configurations=configurations,
+        parameters=[dict(values) for values in found.configurations],
+        table=[(sizes, max(shares, key=shares.__getitem__)) for sizes, shares in weights.items()],
+        checks=code.checks,
+        unchecked=code.unchecked,
+        uses_math=any("math." in check for check in code.checks),
     )
-'''
 
 
-def _unchecked(code: ConstraintCode, comment: str) -> str:
-    """Return comment lines with the constraints that the configuration of the nearest shape may violate."""
-    said = ["Not checked for shapes that were not tuned:", *(f"  {row}" for row in code.unchecked)] if code.unchecked else []
-    return "".join(f"{comment} {line}\n" for line in said)
+def _rendered(template: str, **values: Any) -> str:
+    """Return a file for programs."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-def _tuple(values: Any) -> str:
-    return repr(tuple(values))
+    environment = Environment(
+        loader=FileSystemLoader(resource_dir("templates")),
+        undefined=StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    environment.filters["literals"] = _literals
+    return environment.get_template(template).render(**values)
 
 
 def _triton_config(values: Configuration, found: ShapesDocument, kernel: KernelDescription | None) -> str:
@@ -216,122 +168,25 @@ def header(found: ShapesDocument, constraints: ShapeConstraints = NO_CONSTRAINTS
     """
     settings, sizes_of = _cpp_names(found.configurations[0]), _cpp_names(found.shapes[0].shape)
     configurations = [_renamed(values, settings) for values in found.configurations]
-    shape_rows = [(_renamed(shape, sizes_of), position) for shape, position in _rows(found)]
-    shapes = list(sizes_of.values())
     fields = {name: _type([values[name] for values in configurations]) for name in settings.values()}
     sizes = {name: _size_type([shape.shape[key] for shape in found.shapes]) for key, name in sizes_of.items()}
-    namespace = f"{_cpp_names([found.kernel.name])[found.kernel.name]}_tuned"
-    members = "\n".join(f"    {kind} {name};" for name, kind in fields.items())
-    listed = "\n".join(f"    {{{_values(values, fields)}}}," for values in configurations)
-    types = "\n".join(_struct(number, values, fields) for number, values in enumerate(configurations))
-    rows = "\n".join(f"    {{{_values(shape, sizes)}, {position}}}," for shape, position in shape_rows)
-    distance = "\n".join(f"    total_ *= detail::ratio({name}, shape_.{name});" for name in shapes)
-    cases = "\n".join(
-        f"    case {number}: return function_(Configuration{number}{{}});" for number in range(1, len(found.configurations))
-    )
-    arguments = ", ".join(f"{kind} {name}" for name, kind in sizes.items())
-    given = ", ".join(shapes)
     named = {key: (f"configuration_.{name}", fields[name]) for key, name in settings.items()}
     named |= {key: (name, sizes[name]) for key, name in sizes_of.items()}
     code = constraints.cpp(sizes_of, named)
-    checked = bool(code.checks)
-    return f"""// {_origin(found)}
-#pragma once
-{_CPP_INCLUDES if checked else ""}
-namespace {namespace} {{
-
-struct Configuration {{
-{members}
-}};
-
-inline constexpr Configuration configurations[] = {{
-{listed}
-}};
-
-{types}
-
-struct Shape {{
-{chr(10).join(f"    {kind} {name};" for name, kind in sizes.items())}
-    int configuration_;
-}};
-
-inline constexpr Shape shapes[] = {{
-{rows}
-}};
-
-namespace detail {{
-
-constexpr double ratio(double one, double other) {{
-    if (one == other) return 1.0;
-    if (one <= 0.0 || other <= 0.0) return 1e6;
-    return one > other ? one / other : other / one;
-}}
-
-constexpr double ratio(const char* one, const char* other) {{
-    for (; *one && *one == *other; ++one, ++other) {{}}
-    return *one == *other ? 1.0 : 1e6;
-}}
-
-constexpr double distance({arguments}, const Shape& shape_) {{
-    double total_ = 1.0;
-{distance}
-    return total_;
-}}
-{_cpp_check(arguments, code) if checked else ""}
-}}  // namespace detail
-
-// Position of the configuration for a shape: that of the nearest tuned shape, by the product of the ratios of its sizes.
-{"// Only configurations that satisfy the constraints of the space; -1 if there is none." + chr(10) if checked else ""}\
-{_unchecked(code, "//")}constexpr int select({arguments}) {{
-    int found_ = {-1 if checked else 0};
-    double least_ = 1e300;
-    for (const Shape& shape_ : shapes) {{
-{f"        if (!detail::valid(configurations[shape_.configuration_], {given})) continue;" + chr(10) if checked else ""}\
-        const double distance_ = detail::distance({given}, shape_);
-        if (distance_ < least_) {{
-            least_ = distance_;
-            found_ = shape_.configuration_;
-        }}
-    }}
-    return found_;
-}}
-
-// Call the function with Configuration0, Configuration1 or another, whose members are constants for templates and launch bounds.
-{"// Without a valid configuration, the program ends with a message." + chr(10) if checked else ""}\
-template <class Function>
-constexpr auto dispatch({arguments}, Function&& function_) {{
-    switch (select({given})) {{
-{"    case -1: detail::refuse();" + chr(10) if checked else ""}\
-{cases}
-    default: return function_(Configuration0{{}});
-    }}
-}}
-
-}}  // namespace {namespace}
-"""
-
-
-_CPP_INCLUDES = """
-#include <cstdio>
-#include <cstdlib>
-"""
-
-
-def _cpp_check(arguments: str, code: ConstraintCode) -> str:
-    """Return the definitions that check constraints."""
-    helpers = "".join(f"\n{text}\n" for text in code.helpers)
-    checks = "\n        && ".join(code.checks)
-    return f"""{helpers}
-// Whether a configuration satisfies the constraints of the space for a shape.
-constexpr bool valid(const Configuration& configuration_, {arguments}) {{
-    return {checks};
-}}
-
-[[noreturn]] inline void refuse() {{
-    std::fputs("no tuned configuration is valid for this shape: tune it as well\\n", stderr);
-    std::abort();
-}}
-"""
+    return _rendered(
+        "configurations.hpp.j2",
+        origin=_origin(found),
+        namespace=f"{_cpp_names([found.kernel.name])[found.kernel.name]}_tuned",
+        fields=fields,
+        configurations=configurations,
+        sizes=sizes,
+        rows=[(_renamed(shape, sizes_of), position) for shape, position in _rows(found)],
+        arguments=", ".join(f"{kind} {name}" for name, kind in sizes.items()),
+        given=", ".join(sizes),
+        checks=code.checks,
+        unchecked=code.unchecked,
+        helpers=code.helpers,
+    )
 
 
 def _cpp_names(names: Iterable[str]) -> dict[str, str]:
@@ -368,12 +223,8 @@ def _type(values: Sequence[Any]) -> str:
     return "double"
 
 
-def _struct(number: int, values: Configuration, fields: Mapping[str, str]) -> str:
-    members = "\n".join(f"    static constexpr {kind} {name} = {_literal(values[name], kind)};" for name, kind in fields.items())
-    return f"struct Configuration{number} {{\n    static constexpr int index = {number};\n{members}\n}};"
-
-
-def _values(values: Configuration, kinds: Mapping[str, str]) -> str:
+def _literals(values: Configuration, kinds: Mapping[str, str]) -> str:
+    """Return values as literals of C++, separated by commas."""
     return ", ".join(_literal(values[name], kind) for name, kind in kinds.items())
 
 
