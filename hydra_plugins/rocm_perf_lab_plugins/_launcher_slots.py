@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hydra_plugins.rocm_perf_lab_plugins._slurm_jobs import ended_from_outside, has_ended, slurm_state
-from rocm_perf_lab.autotune.clocks import ENDED_FROM_OUTSIDE
+from rocm_perf_lab.autotune.clocks import ENDED_FROM_OUTSIDE, is_stopped
 from rocm_perf_lab.autotune.objective import Infeasible, Preempted, Unmeasured
 from rocm_perf_lab.autotune.slots import too_slow
 from rocm_perf_lab.core.errors import LabError
@@ -149,6 +149,8 @@ class WorkerSlots(_ThreadedSlots):
     def __init__(self, settings: SlotSettings) -> None:
         super().__init__(settings)
         self._workers: dict[int, WorkerProcess] = {}
+        self._too_slow: set[int] = set()
+        """Numbers of the trials that were ended at their limit although their worker ran."""
 
     def _wait_for(self, task: Task, overrides: list[str]) -> Result:
         worker = self._workers.get(task.slot)
@@ -159,12 +161,18 @@ class WorkerSlots(_ThreadedSlots):
             return worker.run(overrides, task.number)
         except WorkerDied as died:
             del self._workers[task.slot]
-            return Preempted(str(died)) if died.from_outside and not self._stopped.is_set() else Infeasible(str(died))
+            outside = died.from_outside and not self._stopped.is_set() and task.number not in self._too_slow
+            return Preempted(str(died)) if outside else Infeasible(str(died))
 
     def end(self, task: Task) -> None:
-        """Kill the worker of a running trial; the next trial of the slot has a new one."""
+        """Kill the worker of a running trial; the next trial of the slot has a new one.
+
+        A trial whose worker was stopped from outside (SIGSTOP) is preempted instead of slow.
+        """
         worker = self._workers.get(task.slot)
         if worker is not None:
+            if not worker.is_stopped:
+                self._too_slow.add(task.number)
             worker.signal()
 
     def _end(self) -> None:
@@ -212,6 +220,11 @@ class WorkerProcess:
             outside = -code in ENDED_FROM_OUTSIDE
             raise WorkerDied(f"the worker process {how}; its output: {self._log}", from_outside=outside) from error
         return result
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether the process was stopped by a signal."""
+        return is_stopped(self._process.pid or 0)
 
     def kill(self) -> None:
         """Kill the process and those that it started, and wait for its end."""

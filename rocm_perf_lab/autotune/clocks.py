@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -29,6 +30,10 @@ _NS_PER_MS = 1e6
 _NOTE = "rocm-perf: "
 """Begin of a line of `rocm-perf run`, which a command may be run with."""
 _TAIL_BYTES = 1 << 20
+_SLICE_S = 0.25
+_SUSPENDED_S = 1.0
+"""Delay of a wait of `_SLICE_S` from which this process counts as suspended meanwhile."""
+_MOST_SUSPENDED = 5
 _SHORTEST_MS, _LONGEST_MS = 1e-12, 1e12
 """Range of valid printed times; excludes 0, negative numbers, NaN, infinity, and sentinels like 1e38."""
 ENDED_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
@@ -208,11 +213,58 @@ def _shorter(timeout_s: float, limit_s: float | None) -> float:
 def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]:
     """Run a command, and return the last megabyte of its output and its time in seconds.
 
-    The whole process group is killed when the command ends, exceeds the time limit, or is interrupted.
+    The whole process group is killed when the command ends, exceeds the time limit, or is interrupted. If this process is
+    suspended meanwhile (Ctrl-Z), the time has no meaning, and the command is run again.
 
     Raises:
         CommandFailed: The command cannot be started, exceeds the time limit, or does not end with exit code 0.
     """
+    for _ in range(_MOST_SUSPENDED):
+        with suppress(_Suspended):
+            return _run_once(arguments, timeout_s)
+    raise CommandKilled("this process is suspended again and again", where=shlex.join(arguments))
+
+
+class _Suspended(Exception):
+    """This process was suspended while a command ran."""
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> int:
+    """Wait for the end of a process, without the delay of up to 50 ms of :meth:`subprocess.Popen.wait`.
+
+    Raises:
+        TimeoutExpired: The process has not ended after some seconds.
+        _Suspended: This process did not run for a while.
+    """
+    ended = select.poll()
+    handle = os.pidfd_open(process.pid)
+    try:
+        ended.register(handle, select.POLLIN)
+        limit = time.monotonic() + timeout_s
+        while True:
+            before = time.monotonic()
+            found = ended.poll(max(0.0, min(limit - before, _SLICE_S)) * 1000)
+            now = time.monotonic()
+            if now - before > _SLICE_S + _SUSPENDED_S:
+                raise _Suspended
+            if found:
+                return process.wait()
+            if now >= limit:
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
+    finally:
+        os.close(handle)
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a process was stopped by a signal."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "T"
+
+
+def _run_once(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]:
     with tempfile.TemporaryFile() as sink:
         start = time.perf_counter()
         try:
@@ -222,9 +274,11 @@ def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]
         except OSError as error:
             raise CommandFailed(f"does not start: {error.strerror}", where=shlex.join(arguments)) from error
         try:
-            code = process.wait(timeout_s)
+            code = _wait(process, timeout_s)
             seconds = time.perf_counter() - start
         except subprocess.TimeoutExpired as error:
+            if is_stopped(process.pid):
+                raise CommandKilled("was stopped by another process", where=shlex.join(arguments)) from error
             raise CommandFailed(
                 f"takes more than {timeout_s:.4g} s", where=shlex.join(arguments), hint="raise --timeout, or autotune.cutoff"
             ) from error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal as signal_numbers
+import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -109,3 +112,35 @@ def test_a_command_that_is_killed_did_not_fail_by_itself(signal: int, kind: type
         run_command([sys.executable, "-c", f"import os; os.kill(os.getpid(), {signal})"], 60)
 
     assert type(caught.value) is kind
+
+
+def test_a_command_that_another_process_stops_did_not_fail_by_itself() -> None:
+    with pytest.raises(CommandKilled, match="stopped"):
+        run_command([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"], 1.0)
+
+
+def test_wall_clock_time_is_exact() -> None:
+    """Waiting with a timeout polls every 50 ms, so 0.13 s was 0.17 s."""
+    assert min(run_command(["sleep", "0.13"], 60)[1] for _ in range(5)) < 0.145
+
+
+SUSPENDED = """
+import signal as signal_numbers
+import subprocess
+import sys
+import time
+from rocm_perf_lab.autotune.clocks import run_command
+print("begun", flush=True)
+print(run_command(["sleep", "1"], 60)[1])
+"""
+
+
+def test_a_command_is_timed_again_if_the_search_is_suspended() -> None:
+    search_process = subprocess.Popen([sys.executable, "-c", SUSPENDED], stdout=subprocess.PIPE, text=True)
+    assert search_process.stdout is not None and search_process.stdout.readline() == "begun\n"
+    time.sleep(0.3)
+    search_process.send_signal(signal_numbers.SIGSTOP)
+    time.sleep(3)
+    search_process.send_signal(signal_numbers.SIGCONT)
+
+    assert float(search_process.communicate(timeout=60)[0]) < 2
