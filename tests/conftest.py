@@ -9,6 +9,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from sqlalchemy import Engine, event
+
+from tests.builders.sqlite import skip_syncs
 
 settings.register_profile("fast", deadline=None, derandomize=True, print_blob=False, max_examples=30)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=False)
@@ -16,6 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 # Hypothesis mixes constants of the loaded modules into its examples, also with `derandomize`; which modules a worker has loaded
 # depends on the order of the tests.
 patch.object(providers, "is_local_module_file", create=True, return_value=False).start()
+event.listen(Engine, "connect", skip_syncs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -348,7 +348,7 @@ def _notes(trace: ThreadTrace, budget: TraceBudget) -> tuple[str, ...]:
     if trace.phases is not None and trace.loops and trace.phases.prologue >= _LONG_PROLOGUE:
         notes.append(
             f"{trace.phases.prologue:.0%} of a wavefront's time is before its first loop, {trace.phases.loops:.0%} in loops,"
-            f" {trace.phases.epilogue:.0%} behind them"
+            f" {trace.phases.epilogue:.0%} after them"
         )
     if budget.damaged_waves:
         notes.append(f"{budget.damaged_waves} wavefronts have times that contradict each other and do not count")

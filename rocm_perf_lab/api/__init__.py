@@ -1,6 +1,6 @@
-"""The Python API: one function per command, which returns its results and prints nothing.
+"""The Python API: one function per command, which returns its results without printing.
 
-Errors are exceptions with the text of the command line: :class:`LabError`, and :class:`NegativeResult` for the answer "no".
+Errors are exceptions with the same text as on the command line: :class:`LabError`, and :class:`NegativeResult` if a check fails.
 """
 
 from rocm_perf_lab.api.applications import EndedApplication, run

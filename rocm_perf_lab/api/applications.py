@@ -65,14 +65,14 @@ def run(
     """Run an application, or HIP sources, on emulated GPUs. Standard input, output and error are those of this process.
 
     Args:
-        command: Program and arguments; only arguments if there are sources.
+        command: Program and arguments; only the arguments if `sources` is not empty.
         sources: HIP sources to compile.
-        build_args: Arguments of compiler and linker.
+        build_args: Compiler and linker arguments.
         check: Defects to find: `all`, or names separated by commas, for example `races,bounds`.
         target: GPU to emulate.
         gpus: Number of GPUs.
         runtime: HIP runtime: AMD's, that of rocm-perf-lab, or AMD's if it is installed.
-        root: Directory tree with ROCm.
+        root: ROCm directory tree; None runs the application on this system's root.
         threads: Threads per dispatch; None for one per CPU.
 
     Raises:

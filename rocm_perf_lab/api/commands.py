@@ -1,4 +1,4 @@
-"""Functions of the API: each runs the job of one command and returns its results."""
+"""Functions of the API; each runs the job of one command and returns its results."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def autotune(
         kernel: Name of a kernel.
         space: Option of the group `space`, or a file with a search space.
         budget: Number of configurations to evaluate.
-        seed: Equal seeds give equal searches.
+        seed: Random seed; the same seed repeats the same search.
         overrides, output, progress, settings: See :func:`profile`.
 
     Raises:
@@ -124,14 +124,14 @@ def analyze(
     """Analyse recordings of AMD's profilers.
 
     Args:
-        paths: Files and directories in any mixture; they are recognised by content.
-        kernel: Regular expression of the kernel; None selects the one that takes most time alone.
-        target: GPU, if the recording does not name it.
+        paths: Files and directories in any combination, recognised by content.
+        kernel: Regular expression of the kernel; None selects the one with the longest exclusive time.
+        target: GPU, if the recording does not identify it.
         att: Decoded thread trace, if it is not among the paths.
-        counters: Counter runs, if they are not among the paths.
+        counters: Counter collection runs, if they are not among the paths.
         roofline_csv: Measured peaks: roofline.csv of rocprof-compute.
         focus_critical: Analyse the kernel with the largest share of the critical path.
-        output: Directory of the documents; None creates one below `outputs`.
+        output: Directory for the documents; None creates one below `outputs`.
 
     Raises:
         LabError: A file does not exist, or no recording can be read.
@@ -164,13 +164,13 @@ def compare(
     normalise: Literal["workgroup", "byte"] | None = None,
     force: bool = False,
 ) -> Comparison:
-    """Compare two profiles kernel by kernel, with regard to their noise.
+    """Compare two profiles kernel by kernel, considering measurement noise.
 
     Args:
         base, new: Runs, their directories, or profile.json files.
-        fail_over: Share by which a kernel must be slower to be a regression.
-        normalise: Compare other launch shapes per workgroup, or per byte of DRAM traffic.
-        force: Also compare different GPUs, or emulated with measured times.
+        fail_over: Relative slowdown above which a kernel is a regression, for example `5%`.
+        normalise: Compare different launch shapes per workgroup, or per byte of DRAM traffic.
+        force: Compare even different GPUs, or emulated with measured times.
 
     Raises:
         LabError: A profile is invalid, or the runs are not comparable.
@@ -197,10 +197,10 @@ def replay(
         capture: Directory of the capture.
         iterations: Number of replays.
         hsaco: Code object that replaces the captured one.
-        check: Compare the memory after the replays with that after the captured dispatch.
+        check: Compare the memory after each replay with the memory after the captured dispatch.
         device: Device to replay on.
-        target: GPU that the emulator models.
-        rtol, atol: Tolerances of the comparison of floats.
+        target: GPU to emulate; None selects one with the captured architecture.
+        rtol, atol: Relative and absolute tolerance for floating-point values.
 
     Raises:
         LabError: The capture is damaged, cannot be replayed here, or the kernel failed.
@@ -214,7 +214,7 @@ def replay(
 
 
 def runs(*, uri: str | None = None, experiment: str = "rocm-perf-lab", children: bool = False, **conditions: str) -> pd.DataFrame:
-    """Return the tracked runs as a table, the newest first.
+    """Return the tracked runs as a table, newest first.
 
     Args:
         uri: MLflow store; None uses MLFLOW_TRACKING_URI, else the SQLite file in the working directory.
@@ -235,7 +235,7 @@ def report(*runs: RunOrPath, output: str | Path | None = None) -> Path:
     """Write one self-contained HTML page about one or several runs, and return its path.
 
     Args:
-        runs: Runs, their directories, or files with `--json` output; two or more are compared.
+        runs: Runs, their directories, or files with `--json` output; several runs are compared with the first one.
         output: File; None is report.html in the directory of a single run, else in the working directory.
 
     Raises:

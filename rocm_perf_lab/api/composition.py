@@ -1,4 +1,4 @@
-"""Settings of a Python call as overrides of the configuration, and the job that it describes."""
+"""Conversion of keyword arguments to configuration overrides, and execution of the configured job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = ("target", "device", "passes", "optimizer", "autotune", "tracking", "ex
 
 
 def overrides_of(settings: Mapping[str, Any]) -> list[str]:
-    """Return keyword arguments as overrides: groups by name, all others as parameters of the kernel.
+    """Return keyword arguments as overrides: of configuration groups by name, of kernel parameters for all other names.
 
     Args:
         settings: For example `{"target": "mi250x", "cols": 2048}`.
@@ -42,7 +42,7 @@ def run_job(
     output: str | Path | None,
     progress: Callable[[str], None] | None,
 ) -> Path:
-    """Run a job as the command line does, without output; return the directory of the run.
+    """Run a job like the command line, without output; return the directory of the run.
 
     Args:
         job: Option of the group `job`.

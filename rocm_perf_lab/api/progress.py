@@ -1,4 +1,4 @@
-"""Progress of a job as calls of a function, in place of output on a terminal."""
+"""Progress of a job, reported to a callback instead of a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProgressConsole(Console):
-    """Console that writes nowhere, and passes lines of text and status messages to a function.
+    """Console without a terminal that passes lines of text and status messages to a callback.
 
     Args:
         report: Called with one line of plain text; None discards them.
@@ -32,18 +32,18 @@ class ProgressConsole(Console):
 
     @contextmanager
     def status(self, status: Any, **options: Any) -> Iterator[StatusLine]:  # type: ignore[override]  # has the used method
-        """Report a status message; the result can report further ones."""
+        """Report a status message; the yielded object reports updates."""
         line = StatusLine(self)
         line.update(status)
         yield line
 
 
 class StatusLine:
-    """Status of a job that changes while it runs."""
+    """Status message of a running job."""
 
     def __init__(self, console: ProgressConsole) -> None:
         self._console = console
 
     def update(self, status: Any) -> None:
-        """Report another status message."""
+        """Report a new status message."""
         self._console.print(status)

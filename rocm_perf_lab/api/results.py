@@ -1,4 +1,4 @@
-"""Results of the API: the documents in the directory of a run, as attributes and pandas tables."""
+"""Results of the API: the documents of a run as attributes and pandas tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOSSES = ("cause", "amount_us", "share", "gain_us", "gain_share", "confidence",
 
 @dataclass(frozen=True)
 class LabRun:
-    """Run of `profile` or `analyze`, or any other directory with its documents.
+    """Run of `profile` or `analyze`, or any other directory with their documents.
 
     Args:
         directory: Directory of the run.
@@ -35,10 +35,10 @@ class LabRun:
 
     @classmethod
     def open(cls, directory: str | Path) -> LabRun:
-        """Return the run in a directory, of the class that fits its documents.
+        """Return the run in a directory as an instance of the class for its documents.
 
         Raises:
-            LabError: There is no document of a run.
+            LabError: The directory contains no document of a run.
         """
         path = Path(directory)
         for name, kind in (
@@ -55,7 +55,7 @@ class LabRun:
         """Return a JSON document, for example `dag.json`.
 
         Raises:
-            LabError: It does not exist, or is not valid JSON.
+            LabError: The document does not exist, or is not valid JSON.
         """
         path = self.directory / name
         try:
@@ -100,7 +100,7 @@ class LabRun:
 
     @property
     def ledger(self) -> pd.DataFrame:
-        """Ledger of lost time: the roof, each loss, the unexplained rest. Times in microseconds, shares of the whole time."""
+        """Ledger of lost time: the roof, each loss, the unexplained rest. Times in microseconds, shares of the total time."""
         import pandas as pd
 
         ledger = self.analysis.get("ledger") or {}
@@ -155,7 +155,7 @@ class LabRun:
 
     @property
     def summary(self) -> dict[str, str]:
-        """Main results as texts, in the order in which they are read."""
+        """Main results by name, formatted, in display order."""
         facts = self._facts()
         time = "unknown" if self.runtime_us is None else f"{self.runtime_us:.2f} us {self.time_kind}"
         shown = {"kernel": facts["kernel"], "GPU": facts["gpu"], "time": time, "bottleneck": facts["bottleneck"]}
@@ -271,7 +271,7 @@ class Tuning(LabRun):
 
     @property
     def importances(self) -> pd.Series[float]:
-        """Share of the variation of times that each parameter explains."""
+        """Fraction of the variance of the times that each parameter explains."""
         import pandas as pd
 
         return pd.Series(self.result["parameter_importances"], dtype=float).sort_values(ascending=False)
@@ -345,7 +345,7 @@ class ReplayedCapture:
 
     @property
     def is_correct(self) -> bool | None:
-        """Return whether the memory after the replays is right; None if it was not checked."""
+        """Return whether the memory after the replays is correct; None if it was not checked."""
         check = self.document.verification
         return None if check is None else check.passed
 

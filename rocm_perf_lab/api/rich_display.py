@@ -1,4 +1,4 @@
-"""Parts of the HTML that a notebook shows for a result: facts, tables, and the ledger of lost time as a bar."""
+"""HTML of results in notebooks: facts, tables, and the ledger of lost time as a bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-# Okabe and Ito, as in the HTML report: distinguishable with all common kinds of colour blindness.
+# Okabe and Ito, as in the HTML report: distinguishable with all common types of colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800")
 _UNEXPLAINED = "#7f7f7f"
 _MOST_ROWS = 10
@@ -71,7 +71,7 @@ def _colour(name: str, place: int) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a number with four digits, and a text of limited length."""
+    """Return a number rounded to four significant digits, or a text cut to the maximum length."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"  # NaN differs from itself
     if isinstance(value, str) and len(value) > _LONGEST_CELL:

@@ -1,4 +1,4 @@
-"""Arguments that commands for applications share: overrides, then a command line, and options about build and outputs."""
+"""Arguments shared by the commands for applications: overrides, a command line, and options for build and outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ApplicationArguments:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Overrides of the configuration in front of the command line."""
+        """Configuration overrides that precede the command line."""
         return self.args[: len(self.args) - len(self.command)]
 
     def application_options(self) -> dict[str, object]:

@@ -27,18 +27,24 @@ _COMMANDS_OUTPUT = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}-autotune-command"
     help="YAML space, or JSON list of configurations.",
 )
 @click.option("--cmd-template", metavar="TEXT", help="Command to tune: './kernel --bm {BLOCK_M}'.")
-@click.option("--budget", type=click.IntRange(min=1), help="Configurations to evaluate, those of a resumed run included.")
-@click.option("--seed", type=click.IntRange(min=0), help="Equal seeds give equal searches.")
+@click.option("--budget", type=click.IntRange(min=1), help="Configurations to evaluate, including those of a resumed run.")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed; the same seed repeats the same search.")
 @click.option("--timing", type=click.Choice(["auto", "rocprof", "printed", "wall"]), help="Time source for a command.")
-@click.option("--time-regex", metavar="REGEX", help="Pattern of a time that the command prints; one group is the number.")
+@click.option(
+    "--time-regex", metavar="REGEX", help="Regular expression for a time in the command's output; its group matches the number."
+)
 @click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Unit of the printed number (default: ms).")
-@click.option("--kernel", metavar="REGEX", help="Kernel of the command to time (default: the one that takes most time alone).")
-@click.option("--root", type=click.Path(), metavar="DIR", help="Directory tree with ROCm for the emulated GPU (make rocm-root).")
+@click.option(
+    "--kernel", metavar="REGEX", help="Kernel of the command to time (default: the one with the longest exclusive time)."
+)
+@click.option("--root", type=click.Path(), metavar="DIR", help="ROCm directory tree for the emulated GPU (see make rocm-root).")
 @click.option("--runs", type=click.IntRange(min=1), help="Measurements per round.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one run of a command.")
-@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue a run; nothing is measured twice.")
+@click.option(
+    "--resume", type=click.Path(file_okay=False), metavar="RUN", help="Resume a run; completed measurements are not repeated."
+)
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
-@click.option("--json", "as_json", is_flag=True, help="Print autotune.json and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only autotune.json.")
 @DEBUG
 def autotune(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Find the fastest configuration of a kernel, or of any command.
@@ -88,7 +94,7 @@ class AutotuneArguments:
         """Check that the options fit together.
 
         Raises:
-            LabError: There is nothing to tune, or options exclude each other.
+            LabError: Neither a kernel nor a command nor a run is selected, or options exclude each other.
         """
         resume = options.pop("resume")
         found = cls(args, resume=Path(resume) if resume is not None else None, **options)
@@ -125,7 +131,7 @@ class AutotuneArguments:
         if self.cmd_template is None:
             if not any(argument.startswith("kernel=") for argument in self.args):
                 hint = "pass kernel=NAME, or --space FILE --cmd-template COMMAND, or --resume RUN"
-                raise LabError("nothing to tune", hint=hint)
+                raise LabError("no kernel, command or run to tune", hint=hint)
             if of_commands:
                 hint = "a described kernel is timed by its device"
                 raise LabError(f"{of_commands[0]} applies to commands only", where=self.args[0], hint=hint)
@@ -157,10 +163,12 @@ class AutotuneArguments:
         if not self.space:
             return None
         path = Path(self.space)
-        return quoted(str(path.absolute()) if path.exists() else self.space)  # a missing file may be one of those installed
+        return quoted(
+            str(path.absolute()) if path.exists() else self.space
+        )  # A file that does not exist here may be one of the installed spaces.
 
     def changes(self) -> dict[str, Any]:
-        """Return the keys of the resumed run's configuration that change, with their values."""
+        """Return the changed keys of the resumed run's configuration, with their new values."""
         changes: dict[str, Any] = {"display": "json" if self.as_json else "table"}
         if self.budget is not None:
             changes["autotune.budget"] = self.budget

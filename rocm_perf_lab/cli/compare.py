@@ -15,19 +15,25 @@ from rocm_perf_lab.core.errors import EXIT_NEGATIVE
 @click.command(short_help="Compare two profiles; exit with 1 on a regression.")
 @click.argument("base", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--fail-over", default="5%", show_default=True, metavar="SHARE", help="Exit with 1 if a kernel is slower by more.")
+@click.option(
+    "--fail-over",
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Relative slowdown of a kernel above which the exit code is 1.",
+)
 @click.option(
     "--normalise",
     type=click.Choice(["workgroup", "byte"]),
-    help="Compare other launch shapes per workgroup, or per byte of DRAM traffic (needs counters); never a regression.",
+    help="Compare different launch shapes per workgroup, or per byte of DRAM traffic (needs counters); never a regression.",
 )
-@click.option("--force", is_flag=True, help="Also compare different GPUs, or emulated with measured times.")
+@click.option("--force", is_flag=True, help="Compare even different GPUs, or emulated with measured times.")
 @JSON
 @DEBUG
 def compare(base: str, new: str, fail_over: str, normalise: Any, force: bool, as_json: bool, debug: bool) -> None:
     """Compare two profiles (profile.json or a run's directory) kernel by kernel; exit with 1 on a significant regression.
 
-    Kernels are aligned by name and launch shape: another grid or workgroup size is "not comparable", unless --normalise is used.
+    Kernels are aligned by name and launch shape: different grid or workgroup sizes are "not comparable" without --normalise.
     The noise is estimated from the times of each kernel: at least six per kernel are needed, so profile with --runs 10.
     """
 

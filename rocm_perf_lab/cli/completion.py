@@ -1,6 +1,6 @@
 """Shell completion: names of kernels, targets, experiments and other configuration options, read from directory listings.
 
-Hydra is not imported: a completion has to answer while the user types.
+Hydra is not imported, so that completions appear without delay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def complete_targets(_context: click.Context, _parameter: click.Parameter, incom
 
 
 def complete_spaces(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the file of a search space: those of rocm-perf-lab, or any other file."""
+    """Complete the file of a search space: an installed space, or any other file."""
     conf, experiments = resource_dir("conf"), resource_dir("experiments")
     files = [*conf.glob("space/*.yaml"), *experiments.glob("*/space.yaml")]
     names = [str(path.relative_to(conf.parent)) for path in files if path.stem != "none"]

@@ -12,13 +12,15 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name (default: all kernels).")
 @click.option("--list", "list_only", is_flag=True, help="List the kernels only: code size, registers, LDS and name.")
-@click.option("--architecture", metavar="NAME", help="Code in a library for several GPUs. Default: gfx942 if it has that.")
+@click.option(
+    "--architecture", metavar="NAME", help="Architecture to select in a library for several. Default: gfx942 if present."
+)
 @click.option("--source", "with_source", is_flag=True, help="Show the source line of each instruction.")
 @click.option(
     "--counts",
     type=click.Path(),
     metavar="DIR",
-    help="Numbers per instruction: of emulate --output, of a thread trace (ui_output_*), or of PC samples in the viewer's form.",
+    help="Values per instruction: from emulate --output, a thread trace (ui_output_*), or PC samples in the viewer's format.",
 )
 @JSON
 @DEBUG

@@ -12,7 +12,7 @@ from rocm_perf_lab.core.errors import EXIT_BAD_INPUT
 
 
 @click.command(short_help="Check GPU, ROCm, compilers and emulator.")
-@click.option("--remove-leftovers", is_flag=True, help="Remove directories with GPU memory that a killed capture left behind.")
+@click.option("--remove-leftovers", is_flag=True, help="Remove directories with GPU memory that killed captures did not remove.")
 @JSON
 @DEBUG
 def doctor(remove_leftovers: bool, as_json: bool, debug: bool) -> None:

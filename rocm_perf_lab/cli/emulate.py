@@ -15,20 +15,24 @@ from rocm_perf_lab.cli.options import DEBUG, JSON
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name; optional if the file has one kernel.")
 @click.option("--grid", metavar="XxYxZ", help="Workgroups.")
-@click.option("--work-items", metavar="XxYxZ", help="Instead of --grid: work-items; the last workgroup may be partial.")
+@click.option("--work-items", metavar="XxYxZ", help="Work-items, instead of --grid; the last workgroup may be partial.")
 @click.option("--block", required=True, metavar="XxYxZ", help="Work-items per workgroup.")
 @click.option("--cooperative", is_flag=True, help="Run all workgroups at once, so that they may wait for each other.")
-@click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One kernel argument; repeat in the kernel's order.")
+@click.option(
+    "--arg", "arguments", multiple=True, metavar="TEXT", help="Kernel argument; repeat in the order of the kernel's parameters."
+)
 @click.option("--lds", "dynamic_lds_bytes", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
 @click.option(
     "--target",
     metavar="NAME",
     shell_complete=complete_targets,
-    help="GPU whose limits and rates are emulated. Default: one of the file's architecture.",
+    help="GPU to emulate. Default: one with the file's architecture.",
 )
 @click.option("--check", default="none", metavar="KINDS", help="Checks: all, or a list such as lds_races,barriers.")
-@click.option("--max-instructions", type=click.IntRange(min=1), help="Wave instructions after which a kernel is stopped.")
-@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Keep outputs, database and counts here.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of executed wave instructions per kernel.")
+@click.option(
+    "--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory for outputs, database and instruction counts."
+)
 @JSON
 @DEBUG
 def emulate(file: str, output: str | None, as_json: bool, debug: bool, **options: Any) -> None:

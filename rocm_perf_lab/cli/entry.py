@@ -47,7 +47,7 @@ def resume_run(directory: str, *, display: str | None) -> None:
 
     Args:
         directory: Directory of the run.
-        display: Output format; None keeps that of the run.
+        display: Output format; None selects the format stored with the run.
 
     Raises:
         LabError: The directory holds no run, or the run is complete.
@@ -94,7 +94,7 @@ def run_hydra(arguments: Sequence[str]) -> None:
         sys.path.append(str(Path.cwd()))  # a `_target_` may name a module in the working directory, as with python -m
     # Without this Hydra prints its own report and exits with 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    # argparse rejects overrides that follow a flag which follows other overrides: flags go first.
+    # Flags go first: argparse rejects overrides on both sides of a flag.
     flags = [argument for argument in arguments if argument in _MULTIRUN]
     before, sys.argv = sys.argv, ["rocm_perf_lab", *flags, *(a for a in arguments if a not in _MULTIRUN)]
     failures: list[Exception] = []
@@ -104,8 +104,8 @@ def run_hydra(arguments: Sequence[str]) -> None:
             return _run_job(composed)
         except (LabError, OmegaConfBaseException) as error:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
-                raise  # the sweeper, which may be in another process, must see that this job failed
-            failures.append(error)  # raised below: Hydra would print a line before it
+                raise  # The sweeper, which may be in another process, detects failed jobs by this exception.
+            failures.append(error)  # Raised below, because Hydra would print an additional line.
             return None
 
     try:
@@ -127,7 +127,7 @@ def run_application(arguments: ProfileArguments) -> None:
 
 
 def open_application(arguments: ProfileArguments, command: Sequence[str]) -> Lab:
-    """Open the run of an application; its configuration is composed as by :func:`run_hydra`, or read from the cache.
+    """Open the run of an application. Its configuration is composed like that of :func:`run_hydra`, or read from the cache.
 
     Args:
         arguments: Settings of the run.
@@ -157,7 +157,7 @@ def open_application(arguments: ProfileArguments, command: Sequence[str]) -> Lab
     directory = arguments.output or f"outputs/{started}-profile-{Path(command[0]).name}"
     with _writing(directory):
         lab = Lab.open(settings, resolved=resolved, output_dir=Path(directory).absolute())
-    # Skips the collections at exit. Not for other jobs: with Triton loaded its bindings would report uncollected objects.
+    # Skips the garbage collection at exit. Not used for jobs that load Triton: its bindings would report uncollected objects.
     atexit.register(gc.freeze)
     return lab
 

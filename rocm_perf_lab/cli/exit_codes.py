@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _EXIT_BROKEN_PIPE = 141
-"""128 + SIGPIPE: the reader of standard output, for example `head`, is gone."""
+"""128 + SIGPIPE: the reader of standard output, for example `head`, has exited."""
 
 
 def answer(action: Callable[[], object], *, debug: bool = False) -> None:
@@ -46,7 +46,7 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_BAD_INPUT * bool(stop.code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Otherwise the flush at exit fails again.
         return _EXIT_BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  # the outermost boundary: unexpected exceptions become exit code 3
         return _failed(error, debug)

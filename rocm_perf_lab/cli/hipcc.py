@@ -17,19 +17,19 @@ _DEBUG, _PRINT_ROOT = "--debug", "--print-root"
 )
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED)
 def hipcc(arguments: tuple[str, ...]) -> None:
-    """Compile and link HIP sources with the compiler of the wheels, for rocm-perf-lab's HIP runtime.
+    """Compile and link HIP sources for rocm-perf-lab's HIP runtime, with the compiler from the Python packages.
 
     \b
     rocm-perf hipcc --offload-arch=gfx942 -O3 main.hip more.cpp -o app
     rocm-perf hipcc -shared kernels.hip -o libkernels.so
         a library, for example for ctypes
     rocm-perf hipcc -c main.hip && rocm-perf hipcc main.o -o app
-        objects, which archives of ar may contain
+        objects, which may be collected in ar archives
 
     \b
     export PATH=$(rocm-perf hipcc --print-root)/bin:$PATH
-        a directory tree as ROCm has it, with hipcc, hipconfig and the
-        packages of CMake, also for its language HIP
+        a directory tree like ROCm's, with hipcc, hipconfig and the
+        CMake packages, including support for CMake's HIP language
 
     Run programs with rocm-perf run -- ./app.
     """

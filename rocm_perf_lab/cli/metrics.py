@@ -1,4 +1,4 @@
-"""`rocm-perf metrics`: explain the metrics over hardware counters."""
+"""`rocm-perf metrics`: explain the metrics derived from hardware counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TARGET = click.option(
 
 @click.group(short_help="Explain metrics: formula, counters, unit, source.")
 def metrics() -> None:
-    """Explain the metrics over hardware counters: formula, counters, unit and source."""
+    """Explain the metrics derived from hardware counters: formula, counters, unit and source."""
 
 
 @metrics.command("list")

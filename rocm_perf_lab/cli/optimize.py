@@ -11,15 +11,15 @@ from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
 
 
-@click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel and keep correct, faster versions.")
+@click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel; keep versions that are correct and faster.")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
 @click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Source of rewrites.")
 @click.option(
     "--search",
     type=click.Choice(["greedy", "beam", "evolution"]),
-    help="Follow the best rewrite only, several, or a diverse archive.",
+    help="Extend the best rewrite only, several, or a diverse archive.",
 )
-@click.option("--min-improvement", type=float, metavar="FRACTION", help="Required relative gain, for example 0.02.")
+@click.option("--min-improvement", type=float, metavar="FRACTION", help="Minimum relative gain, for example 0.02.")
 @click.option("--max-iterations", type=int, metavar="N", help="Maximum number of rounds.")
 @click.option("--source", type=click.Path(), metavar="FILE", help="Source file of the application's kernel.")
 @click.option("--build", "build_command", metavar="COMMAND", help='Build command, for example "hipcc -O3 {source} -o {binary}".')
@@ -31,10 +31,10 @@ from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
     metavar="FILE",
     help="Output file to compare; repeatable.",
 )
-@click.option("--kernel", metavar="REGEX", help="Kernel of the application. Default: the largest possible gain.")
-@click.option("--root", type=click.Path(), metavar="DIR", help="Directory tree with ROCm for the emulated GPU (make rocm-root).")
-@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue an interrupted run in its directory.")
-@click.option("--yes", is_flag=True, help="Call a model without confirmation.")
+@click.option("--kernel", metavar="REGEX", help="Kernel of the application. Default: the one with the largest possible gain.")
+@click.option("--root", type=click.Path(), metavar="DIR", help="ROCm directory tree for the emulated GPU (see make rocm-root).")
+@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Resume an interrupted run in its directory.")
+@click.option("--yes", is_flag=True, help="Call the language model without confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print only optimize.json.")
 @click.option("--quiet", is_flag=True, help="Print only the best runtime.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
@@ -65,12 +65,16 @@ def optimize(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     answer(run, debug=debug)
 
 
-@click.command(name="llm-prompt", context_settings=PASS_THROUGH, short_help="Print the prompt for a kernel.")
+@click.command(
+    name="llm-prompt",
+    context_settings=PASS_THROUGH,
+    short_help="Print the prompt that asks a language model to rewrite a kernel.",
+)
 @click.argument("args", nargs=-1, shell_complete=complete_overrides)
 @click.option("--json", "as_json", is_flag=True, help="Print only a JSON document.")
 @DEBUG
 def llm_prompt(args: tuple[str, ...], as_json: bool, debug: bool) -> None:
-    """Profile a kernel and print the prompt for it, without calling a model.
+    """Profile a kernel and print the prompt for a language model, without calling one.
 
     \b
     rocm-perf llm-prompt kernel=softmax
@@ -86,7 +90,7 @@ def llm_prompt(args: tuple[str, ...], as_json: bool, debug: bool) -> None:
 
 @click.command(short_help="Show the proposals of an optimization.")
 @click.argument("run_directory", metavar="RUN", type=click.Path())
-@click.option("--diff", "show_diff", is_flag=True, help="Print the best patch too.")
+@click.option("--diff", "show_diff", is_flag=True, help="Also print the best patch.")
 @click.option("--json", "as_json", is_flag=True, help="Print only a JSON document.")
 @DEBUG
 def lineage(run_directory: str, show_diff: bool, as_json: bool, debug: bool) -> None:

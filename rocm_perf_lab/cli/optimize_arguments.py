@@ -44,7 +44,7 @@ class OptimizeArguments(ApplicationArguments):
             changing = [name for name, value in vars(found).items() if value and name not in _WITH_RESUME]
             if changing:
                 raise LabError(
-                    f"--resume continues a run with its own settings and cannot be combined with {', '.join(changing)}",
+                    f"--resume resumes a run with its stored settings and cannot be combined with {', '.join(changing)}",
                     hint="omit them, or start a new run",
                 )
             return found

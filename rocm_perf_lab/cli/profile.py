@@ -24,8 +24,8 @@ from rocm_perf_lab.cli.options import DEBUG, FOCUS_CRITICAL, KERNEL_REGEX, PASS_
 )
 @ROOFLINE_CSV
 @click.option("--no-rocprof", is_flag=True, help="Measure only the wall-clock time of the command.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run.")
-@click.option("--root", type=click.Path(), metavar="DIR", help="Directory tree with ROCm for the emulated GPU (make rocm-root).")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of one run.")
+@click.option("--root", type=click.Path(), metavar="DIR", help="ROCm directory tree for the emulated GPU (see make rocm-root).")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @DEBUG
 def profile(args: tuple[str, ...], debug: bool, **options: Any) -> None:

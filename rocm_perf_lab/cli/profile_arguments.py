@@ -67,7 +67,7 @@ class ProfileArguments:
 
     @property
     def is_described(self) -> bool:
-        """Return whether the arguments are overrides, not a command line."""
+        """Return whether the arguments are only overrides, without a command line."""
         return is_override(self.args[0]) and not self.command
 
     @property
@@ -78,7 +78,7 @@ class ProfileArguments:
 
     @property
     def _settings(self) -> tuple[str, ...]:
-        """Overrides of an application's configuration."""
+        """Configuration overrides for an application."""
         before = tuple(takewhile(is_override, self.args))
         words = (*before, *(word for word in self.args[len(before) :] if word in _DEVICES))
         return tuple(map(application_setting, words))

@@ -90,7 +90,7 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
     Exit codes:
       0 exact reservation
       1 the reservation failed
-      2 relocation: the runtime reserved other addresses; or bad input
+      2 relocation (the runtime reserved other addresses), or bad input
     """
 
     def run() -> None:
@@ -106,18 +106,24 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
 @replay.command(short_help="Time two code objects on a capture, interleaved.")
 @replay_options
 @click.option("--hsaco", type=PATH, required=True, metavar="FILE", help="Candidate.")
-@click.option("--baseline", type=PATH, metavar="FILE", help="Code object to compare with. Default: the captured one.")
+@click.option("--baseline", type=PATH, metavar="FILE", help="Baseline code object. Default: the captured one.")
 @caches("warm")
-@click.option("--pairs", type=click.IntRange(min=1), default=32, show_default=True, help="Pairs of batches, in random order.")
-@click.option("--batch", type=click.IntRange(min=1), default=10, show_default=True, help="Dispatches in a batch.")
-@click.option("--no-check", is_flag=True, help="Do not compare the memory after the candidate with the captured result.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Number of pairs of batches; their order is random.",
+)
+@click.option("--batch", type=click.IntRange(min=1), default=10, show_default=True, help="Dispatches per batch.")
+@click.option("--no-check", is_flag=True, help="Do not check the candidate's memory against the captured result.")
 @FORCE
 @check_options
 @TRACKING
 @JSON
 @DEBUG
 def compare(as_json: bool, debug: bool, **options: Any) -> None:
-    """Check another code object on the captured memory, and time it against the captured one in interleaved batches."""
+    """Check another code object on the captured memory, and time it and the captured one in interleaved batches."""
 
     def run() -> None:
         from rich.console import Console
@@ -144,12 +150,12 @@ def compare(as_json: bool, debug: bool, **options: Any) -> None:
 @replay_options
 @click.option("--iterations", type=click.IntRange(min=1), help="Number of replays. Default: 100; 1 if the GPU is emulated.")
 @click.option(
-    "--warmup", type=click.IntRange(min=0), help="Replays before, reported separately. Default: 10; 0 if the GPU is emulated."
+    "--warmup", type=click.IntRange(min=0), help="Warm-up replays, reported separately. Default: 10; 0 if the GPU is emulated."
 )
-@click.option("--no-recopy", is_flag=True, help="Restore memory before the first iteration only.")
+@click.option("--no-recopy", is_flag=True, help="Restore memory only before the first iteration.")
 @click.option("--hsaco", type=PATH, metavar="FILE", help="Replay this code object instead of the captured one.")
 @FORCE
-@click.option("--check", is_flag=True, help="Compare the memory after each replay with the captured result.")
+@click.option("--check", is_flag=True, help="Check the memory after each replay against the captured result.")
 @caches("restored")
 @check_options
 @TRACKING
@@ -158,7 +164,7 @@ def compare(as_json: bool, debug: bool, **options: Any) -> None:
 def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
     """Reconstruct the captured memory at its addresses in a new process, and replay the dispatch."""
     if options["caches"] == "warm" and not options["no_recopy"]:
-        raise click.UsageError("--caches warm needs --no-recopy: restoring memory changes the caches")
+        raise click.UsageError("--caches warm requires --no-recopy, because restoring memory changes the caches")
     unused = next((option for option in ("rtol", "atol", "nan", "types") if options[option]), None)
     if unused is not None and not options["check"]:
         raise click.UsageError(f"--{unused.removesuffix('s')} needs --check")

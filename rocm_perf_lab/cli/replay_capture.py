@@ -50,17 +50,19 @@ _SHAPE = re.compile(r"\d+x\d+x\d+/\d+x\d+x\d+")
     type=click.Choice(["reachable", "full", "arguments"]),
     default="reachable",
     show_default=True,
-    help="Memory to capture: reachable from the arguments, all, or that to which the arguments point.",
+    help="Memory to capture: all reachable from the arguments, all of the process, or only the buffers in the arguments.",
 )
 @click.option(
     "--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture in MiB; 0 for no limit."
 )
-@click.option("--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait for other work on the GPU.")
+@click.option(
+    "--timeout", type=POSITIVE, default=60.0, show_default=True, help="Seconds to wait until other work on the GPU completes."
+)
 @application_options
-@click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, if the other ways fail.")
+@click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, if other methods fail.")
 @click.option("--low-addresses", is_flag=True, help="Request low addresses (HSA_RESERVE_SVM), if a replay cannot reserve others.")
 @click.option("--record-command", is_flag=True, help="Store the arguments of the command line in the capture.")
-@click.option("--stop-after-capture", is_flag=True, help="End the application after the capture.")
+@click.option("--stop-after-capture", is_flag=True, help="Stop the application after the capture.")
 @click.option("--detach", is_flag=True, help="Return after the capture; the application continues.")
 @TRACKING
 @JSON
@@ -132,7 +134,7 @@ def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options
 
 
 def _require_options_of_descriptions(kernels: tuple[str, ...]) -> None:
-    """Refuse options that have no effect on the capture of a described kernel."""
+    """Reject options that have no effect on the capture of a described kernel."""
     context = click.get_current_context()
     for parameter in context.command.params:
         is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
@@ -186,7 +188,7 @@ def _capture_device(options: dict[str, Any]) -> CaptureDevice:
 
 
 def _dispatch(text: str) -> tuple[int, str]:
-    """Return index and shape of --dispatch; 0 if the index is found in a first run."""
+    """Return index and shape of --dispatch. The index is 0 if a first run determines it."""
     if text in _CHOICES:
         return 0, ""
     if text.isdecimal():

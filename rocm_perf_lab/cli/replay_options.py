@@ -1,4 +1,4 @@
-"""Options that several `rocm-perf replay` commands share."""
+"""Options shared by several `rocm-perf replay` commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _FiniteRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
@@ -41,7 +41,7 @@ TRACKING = click.option(
     show_default=True,
     help="Log an MLflow run; auto: if MLFLOW_TRACKING_URI or ./mlflow.db exists.",
 )
-FORCE = click.option("--force", is_flag=True, help="Replay the code object even if it breaks rules.")
+FORCE = click.option("--force", is_flag=True, help="Replay the code object even if it is incompatible with the captured one.")
 
 
 def _all(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
@@ -67,37 +67,37 @@ def caches(default: str) -> Callable[[_Command], _Command]:
         type=click.Choice(["warm", "restored", "cold"]),
         default=default,
         show_default=True,
-        help="Caches before a dispatch: of the previous one, with restored memory, or overwritten.",
+        help="Caches before a dispatch: as the previous one left them, after restoring memory, or overwritten.",
     )
 
 
 application_options = _all(
     click.option("--application-timeout", type=POSITIVE, metavar="SECONDS", help="Time limit of the application."),
-    _device("GPU for the application: of this machine, or emulated."),
+    _device("GPU for the application: a GPU of this machine, or an emulated one."),
     click.option("--target", shell_complete=complete_targets, help="GPU to emulate. Default: mi300x."),
     click.option("--gpus", type=click.IntRange(1, 16), metavar="N", help="Number of emulated GPUs. Default: 1."),
     click.option(
         "--root",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         metavar="DIR",
-        help="Directory tree with ROCm (make rocm-root).",
+        help="ROCm directory tree (see make rocm-root).",
     ),
     click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, if the application sets HSA_TOOLS_LIB itself."),
 )
 replay_options = _all(
-    click.option("--capture-dir", type=PATH, metavar="DIR", help="The capture. Default: isolate_capture."),
+    click.option("--capture-dir", type=PATH, metavar="DIR", help="Directory of the capture. Default: isolate_capture."),
     _device("Device to replay on."),
-    click.option("--target", help="GPU that the emulator models. Default: one of the captured architecture."),
+    click.option("--target", help="GPU to emulate. Default: one with the captured architecture."),
     click.option("--agent", type=click.IntRange(min=0), metavar="N", help="Index of the GPU. Default: the captured one."),
     click.option("--timeout", type=POSITIVE, default=600.0, show_default=True, help="Time limit in seconds."),
 )
 check_options = _all(
-    click.option("--rtol", type=_FiniteRange(min=0), default=0.0, help="Relative tolerance of the check for floats."),
-    click.option("--atol", type=_FiniteRange(min=0), default=0.0, help="Absolute tolerance of the check for floats."),
+    click.option("--rtol", type=_FiniteRange(min=0), default=0.0, help="Relative tolerance for floating-point values."),
+    click.option("--atol", type=_FiniteRange(min=0), default=0.0, help="Absolute tolerance for floating-point values."),
     click.option(
         "--nan",
         type=click.Choice(["equal", "exact", "forbid"]),
-        help="Comparison of NaN. Default: equal with a tolerance, else exact.",
+        help="Comparison of NaN. Default: equal if a tolerance is set, else exact.",
     ),
     click.option(
         "--type",
@@ -111,7 +111,7 @@ check_options = _all(
 
 
 def replay_target(options: dict[str, Any]) -> ReplayTarget:
-    """Return capture and device of `replay_options`."""
+    """Return the capture and device selected by `replay_options`."""
     from rocm_perf_lab.jobs.replay.commands import ReplayTarget
 
     return ReplayTarget(
@@ -125,7 +125,7 @@ def replay_target(options: dict[str, Any]) -> ReplayTarget:
 
 
 def check_request(options: dict[str, Any]) -> CheckRequest:
-    """Return the comparison of `check_options`. With a tolerance, NaN values compare equal by default."""
+    """Return the comparison selected by `check_options`. If a tolerance is set, NaN values compare equal by default."""
     from rocm_perf_lab.replay.messages import CheckRequest
 
     nan: Literal["equal", "exact", "forbid"] = options["nan"] or ("equal" if options["rtol"] or options["atol"] else "exact")

@@ -17,11 +17,11 @@ _FILE = click.Path(path_type=Path)
 @click.argument("capture", metavar="CAPTURE", type=_FILE)
 @click.argument("directory", metavar="DIR", type=_FILE)
 @click.option("--source", type=_FILE, metavar="FILE", help="Source of the kernel, if it is not found.")
-@click.option("--flags", default="", metavar="TEXT", help="Flags of the compiler for --source: '-Iinclude -DN=4'.")
+@click.option("--flags", default="", metavar="TEXT", help="Compiler flags for --source: '-Iinclude -DN=4'.")
 @click.option("--compile-commands", type=_FILE, metavar="FILE", help="compile_commands.json, or its directory.")
-@click.option("--build-log", type=_FILE, metavar="FILE", help="Output of the build with the commands of hipcc.")
+@click.option("--build-log", type=_FILE, metavar="FILE", help="Build log that contains the hipcc commands.")
 @click.option("--search", multiple=True, type=_FILE, metavar="DIR", help="Directory to search for the source. Repeatable.")
-@click.option("--assembly", is_flag=True, help="Use the disassembly, even if there is a source.")
+@click.option("--assembly", is_flag=True, help="Use the disassembly even if the source is available.")
 @click.option(
     "--data-limit",
     "data_limit_mib",

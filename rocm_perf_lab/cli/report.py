@@ -13,11 +13,11 @@ from rocm_perf_lab.cli.options import DEBUG
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="File (default: report.html of the run).")
 @DEBUG
 def report(runs: tuple[str, ...], output: str | None, debug: bool) -> None:
-    """Write one HTML page about RUN; two or more are compared with the first one.
+    """Write one HTML page about RUN; further runs are compared with the first one.
 
-    RUN is the directory of a run or of a capture, or a file with the output of run, replay, compare or verify with --json.
+    RUN is the directory of a run or of a capture, or a file with the --json output of run, replay, compare or verify.
 
-    The page needs no network and can be sent to others.
+    The page is self-contained: it loads nothing from the network.
 
     \b
     rocm-perf report outputs/RUN

@@ -28,16 +28,16 @@ def is_source(word: str) -> bool:
 
 
 class RunCommand(click.Command):
-    """Command whose options may follow the sources of a program, whose arguments then follow `--`."""
+    """Command that accepts options after source files; the program's arguments follow `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Let options of an application be part of its command, and keep the `--` in front of a program's arguments."""
+        """Treat options of an application as part of its command, and keep the `--` before a program's arguments."""
         given, *_ = self.make_parser(ctx).parse_args(list(args))
         words = given.get("command")
         if isinstance(words, tuple | list) and words and is_source(words[0]):  # else a marker of Click
             ctx.allow_interspersed_args = True
             before = list(takewhile(lambda word: word != _END, args))
-            # Click removes the first --, the second one separates sources and arguments.
+            # Click removes the first "--"; the second one separates sources and arguments.
             args = [*before, _END, *([_END, *args[len(before) + 1 :]] if len(before) < len(args) else [])]
         return super().parse_args(ctx, args)
 
@@ -52,7 +52,7 @@ class RunCommand(click.Command):
     "--target", metavar="NAME", default="mi300x", show_default=True, shell_complete=complete_targets, help="GPU to emulate."
 )
 @click.option("--gpus", type=click.IntRange(1, 16), default=1, show_default=True, help="Number of GPUs.")
-@click.option("--build-args", metavar="ARGS", help="Arguments of compiler and linker for sources: '-O3 -DN=5 -Iinclude'.")
+@click.option("--build-args", metavar="ARGS", help="Compiler and linker arguments for sources: '-O3 -DN=5 -Iinclude'.")
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "rocm", "lab"]),
@@ -61,11 +61,11 @@ class RunCommand(click.Command):
     help="HIP runtime: AMD's, rocm-perf-lab's, or AMD's if it is installed.",
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Threads per dispatch. Default: one per CPU.")
-@click.option("--any-order", is_flag=True, help="Use all threads even if results depend on the order of workgroups.")
+@click.option("--any-order", is_flag=True, help="Use several threads even if results depend on the order of workgroups.")
 @click.option(
-    "--max-instructions", type=click.IntRange(min=1), default=None, help="Wave instructions after which a dispatch fails."
+    "--max-instructions", type=click.IntRange(min=1), default=None, help="Limit of executed wave instructions per dispatch."
 )
-@click.option("--max-seconds", type=click.IntRange(min=1), default=None, help="Wall-clock time after which a dispatch fails.")
+@click.option("--max-seconds", type=click.IntRange(min=1), default=None, help="Limit of wall-clock time per dispatch.")
 @click.option(
     "--heartbeat",
     type=click.IntRange(min=0),
@@ -75,7 +75,7 @@ class RunCommand(click.Command):
     help="Report dispatches that run longer; 0: never.",
 )
 @click.option(
-    "--root", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="Directory tree with ROCm (make rocm-root)."
+    "--root", type=click.Path(exists=True, file_okay=False), metavar="DIR", help="ROCm directory tree (see make rocm-root)."
 )
 @click.option("--xnack", is_flag=True, help="Let kernels access any host memory (HSA_XNACK=1).")
 @click.option("--trace", type=click.IntRange(0, 3), default=0, help="Log the driver's calls on standard error.")
@@ -85,9 +85,9 @@ class RunCommand(click.Command):
     default="none",
     help="Defects to find (exit code 1): all, or some of races,bounds,uninitialised,barriers,misaligned,leaks,host.",
 )
-@click.option("--profile", is_flag=True, help="Write and print a profile, as rocm-perf profile does.")
+@click.option("--profile", is_flag=True, help="Write and print a profile, like rocm-perf profile.")
 @click.option("--device-trace", is_flag=True, help="Profile with thread traces of the selected dispatches.")
-@click.option("--kernel", metavar="REGEX", help="With --profile: only kernels of that name.")
+@click.option("--kernel", metavar="REGEX", help="With --profile: only kernels whose name matches.")
 @click.option("--dispatches", metavar="A:B", help="With --profile: only the dispatches A to B-1 of each process, from 0.")
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="With --profile: only every N-th of these dispatches.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the profile.")
@@ -95,7 +95,7 @@ class RunCommand(click.Command):
 @JSON
 @DEBUG
 def run(command: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Run COMMAND on emulated GPUs; no GPU and no ROCm is needed.
+    """Run COMMAND on emulated GPUs; needs neither a GPU nor ROCm.
 
     \b
     rocm-perf run -- ./app ARGS
@@ -121,7 +121,7 @@ def run(command: tuple[str, ...], debug: bool, **options: Any) -> None:
             raise click.UsageError(f"arguments of the program follow {_END}: rocm-perf run {' '.join(sources)} {_END} {rest[0]}")
         words = rest[1:] if sources else rest
         request = ApplicationRequest(command=words, sources=tuple(map(Path, sources)), **given)
-        atexit.register(gc.freeze)  # skips the collections at exit
+        atexit.register(gc.freeze)  # skips the garbage collection at exit
         sys.exit(_profiled(request, **profile) if _wants_profile(**profile) else run_command(request))
 
     answer(action, debug=debug)
@@ -131,7 +131,7 @@ def _wants_profile(*, profile: bool, device_trace: bool, **others: object) -> bo
     """Return whether a profile was requested, as --device-trace does.
 
     Raises:
-        LabError: Only options of a profile were.
+        LabError: Options for profiles are used without requesting a profile.
     """
     profile = profile or device_trace
     given = [f"--{name}" for name, value in others.items() if value is not None]
@@ -167,6 +167,6 @@ def _profiled(
         (*settings, "application"), as_json=request.as_json, deep_analysis=device_trace, kernel=kernel, output=output
     )
     lab = open_application(arguments, (*map(str, request.sources), *request.command))
-    # Standard output is the application's.
+    # Standard output is reserved for the application.
     console = Console(stderr=True, highlight=False, soft_wrap=False, quiet=request.as_json)
     return profile_command(request, replace(lab, console=console), selection)

@@ -1,4 +1,4 @@
-"""`rocm-perf verify`: judge rewrites of a kernel without timing them."""
+"""`rocm-perf verify`: check whether rewrites of a kernel are correct, without timing them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
 @click.command(context_settings=PASS_THROUGH, short_help="Check whether rewrites of a kernel are correct.")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
 @click.option("--candidate", "candidates", multiple=True, type=click.Path(), metavar="FILE", help="Rewritten source; repeatable.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Repeat the trials of an earlier verdict.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of an earlier verdict, to repeat its trials.")
 @click.option("--source", type=click.Path(), metavar="FILE", help="Source file of the application's kernel.")
 @click.option("--build", "build_command", metavar="COMMAND", help='Build command, for example "hipcc -O3 {source} -o {binary}".')
 @click.option(
-    "--args", "argument_sets", multiple=True, metavar="ARGS", help="Further arguments of the application to try; repeatable."
+    "--args", "argument_sets", multiple=True, metavar="ARGS", help="Additional application arguments to test with; repeatable."
 )
 @click.option("--verify", metavar="COMMAND", help="Command that exits with 0 if {binary} is correct. Default: compare outputs.")
 @click.option("--compare-file", "compare_files", multiple=True, metavar="FILE", help="Output file to compare; repeatable.")
@@ -41,7 +41,7 @@ def verify(args: tuple[str, ...], debug: bool, **options: Any) -> None:
         from rocm_perf_lab.jobs.verify.candidates import read_candidates
 
         parsed = VerifyArguments.parse(args, **options)
-        read_candidates(parsed.candidates)  # a wrong path is reported before anything is written
+        read_candidates(parsed.candidates)  # Reports a wrong path before the run's directory is created.
         run_hydra(parsed.overrides())
 
     answer(run, debug=debug)

@@ -45,9 +45,7 @@ class VerifyArguments(ApplicationArguments):
                 hint="rocm-perf verify ./app --source kernel.hip --candidate new.hip",
             )
         if found.command and found.seed is not None:
-            raise LabError(
-                "--seed applies to described kernels only", where=first, hint="an application is tried with its own inputs"
-            )
+            raise LabError("--seed applies to described kernels only", where=first, hint="an application reads its own inputs")
         return found
 
     def overrides(self) -> list[str]:

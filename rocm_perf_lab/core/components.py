@@ -64,7 +64,7 @@ def build(component: Component, *, where: str, **context: Any) -> Any:
     Args:
         component: The row.
         where: Key path of the row, for errors.
-        context: Further arguments (target, ...), passed if the signature has them and the row does not.
+        context: Additional arguments (target, ...), passed if the signature accepts them and the row does not set them.
 
     Raises:
         ComponentError: A required argument is missing, or a value was rejected.

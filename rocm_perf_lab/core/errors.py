@@ -8,13 +8,13 @@ from __future__ import annotations
 
 EXIT_SUCCESS = 0
 EXIT_NEGATIVE = 1
-"""The command completed and its answer is no: a regression, a finding of a check, wrong output, an infeasible reservation."""
+"""Negative result of a completed command: a regression, a finding of a check, wrong output, or an infeasible reservation."""
 EXIT_BAD_INPUT = 2
 """Bad input, or something missing on this machine."""
 EXIT_INTERNAL = 3
-"""A defect of rocm-perf-lab."""
+"""Internal error, a defect in rocm-perf-lab."""
 EXIT_INTERRUPTED = 130
-"""Ctrl-C; SIGTERM ends with 143, SIGHUP with 129."""
+"""Interrupted by Ctrl-C (SIGINT). SIGTERM ends with 143, SIGHUP with 129."""
 
 _INDENT = "\n       "
 """Continuation lines are aligned with the text after the label."""
@@ -25,7 +25,7 @@ class LabError(Exception):
 
     Args:
         what: One sentence on what went wrong.
-        where: File, key path, instruction or override that it concerns.
+        where: File, key path, instruction or override that caused the error.
         hint: How to fix it.
     """
 
@@ -48,6 +48,6 @@ class LabError(Exception):
 
 
 class NegativeResult(LabError):
-    """Answer "no" of a command that completed: a check found a defect, or an output is wrong."""
+    """Negative result of a completed command: a check found a defect, or an output is wrong."""
 
     exit_code = EXIT_NEGATIVE

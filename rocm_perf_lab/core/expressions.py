@@ -1,7 +1,7 @@
 """Safe evaluation of the expressions in YAML files; `eval` is never used.
 
-Arithmetic, comparison and a few functions over named values. :func:`evaluate_array` adds the NumPy functions that references
-of kernels need. A name may be a Python keyword: an argument named `in` hides the operator `in`.
+Expressions contain arithmetic, comparisons and a few functions of named values. :func:`evaluate_array` adds the NumPy functions
+that references of kernels need. A name may be a Python keyword: a value named `in` hides the operator `in`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ARRAY_FUNCTIONS = (
 
 
 def evaluate(expression: Number | str, names: Mapping[str, Any], *, where: str) -> Any:
-    """Return the value of an expression; a number is its own value.
+    """Return the value of an expression; numbers are returned unchanged.
 
     Args:
         expression: Number or expression.
@@ -67,7 +67,7 @@ def evaluate(expression: Number | str, names: Mapping[str, Any], *, where: str) 
     """
     if not isinstance(expression, str):
         return expression
-    if expression in names:  # most shapes are a name, and an evaluator takes longer than the rest
+    if expression in names:  # Fast path: most shapes are a single name, and creating an evaluator is slow.
         return names[expression]
     return _run(expression, names, dict(_SCALAR_FUNCTIONS), where)
 
@@ -94,7 +94,7 @@ def evaluate_array(expression: str, names: Mapping[str, Any], *, where: str) -> 
 
     functions: dict[str, Any] = {name: getattr(np, name) for name in _ARRAY_FUNCTIONS if hasattr(np, name)}
     functions |= {"ceil_div": ceil_div, "int": int, "float": float, "erf": np.vectorize(math.erf, otypes=[float])}
-    # The operators of simpleeval limit the length of their results, which is meant for strings, not arrays.
+    # simpleeval's operators limit the length of results; the limit is intended for strings, not arrays.
     operators = {ast.Add: operator.add, ast.Mult: operator.mul, ast.Pow: operator.pow, ast.MatMult: operator.matmul}
     return _run(expression, names, functions, where, operators)
 
@@ -128,7 +128,7 @@ def _parsed(text: str) -> ast.stmt:
 
     Raises:
         InvalidExpression: The text is empty.
-        SyntaxError: It is no expression.
+        SyntaxError: The text is not an expression.
     """
     from simpleeval import SimpleEval
 
@@ -146,5 +146,5 @@ def _with_renamed_keywords(expression: str, renamed: Mapping[str, str]) -> str:
             for token in tokenize.generate_tokens(StringIO(expression).readline)
         ]
     except (tokenize.TokenError, IndentationError):
-        return expression  # the evaluator reports the syntax error
+        return expression  # The evaluator reports the syntax error.
     return tokenize.untokenize(tokens).strip()

@@ -43,7 +43,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_link(path: Path, target: Path) -> None:
-    """Create a symbolic link unless it exists; another process may do the same at this moment."""
+    """Create a symbolic link unless it exists; safe if several processes create it concurrently."""
     if path.is_symlink() and path.readlink() == target:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def read_sealed(path: Path) -> bytes | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a file, which is created if it does not exist; wait while another process holds it."""
+    """Hold an exclusive lock on a file, created if it does not exist; wait while another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -86,7 +86,7 @@ def require_existing(path: Path, what: str) -> None:
 
     Args:
         path: The file or directory.
-        what: Its name in the message, for example `the database`.
+        what: Name of the path in the error message, for example `the database`.
 
     Raises:
         LabError: It does not exist; the hint names similar files in its directory.

@@ -22,14 +22,14 @@ class Geometry:
 
     @classmethod
     def of_work_items(cls, work_items: Dim3, block: Dim3, dynamic_lds_bytes: int = 0) -> Geometry:
-        """Return the geometry for a grid size in work-items, as a dispatch packet states it."""
+        """Return the geometry for a grid size in work-items, the unit of dispatch packets."""
         x, y, z = (-(-items // size) for items, size in zip(work_items, block, strict=True))
         in_x, in_y, in_z = (items % size for items, size in zip(work_items, block, strict=True))
         return cls((x, y, z), block, dynamic_lds_bytes, (in_x, in_y, in_z))
 
     @property
     def work_items(self) -> Dim3:
-        """Grid size in work-items, as in a dispatch packet."""
+        """Grid size in work-items, the unit of dispatch packets."""
         x, y, z = (
             groups * size if not rest else (groups - 1) * size + rest
             for groups, size, rest in zip(self.grid, self.block, self.remainder, strict=True)

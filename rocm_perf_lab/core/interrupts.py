@@ -1,6 +1,6 @@
 """SIGTERM and SIGHUP end a command like Ctrl-C: its child processes are terminated, and completed work is kept.
 
-Python's default ends the process at once, while the application under the profiler, in a separate process group, continues.
+By default, Python ends at once, while the profiled application, which is in a separate process group, continues.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def termination_as_interrupt() -> Iterator[None]:
     owner = os.getpid()
 
     def stop(number: int, _: FrameType | None) -> None:
-        if os.getpid() != owner:  # a forked child ends by default
+        if os.getpid() != owner:  # A forked child ends with the default action.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         raise Terminated(number)

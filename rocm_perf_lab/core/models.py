@@ -1,4 +1,4 @@
-"""Base classes of pydantic models, their JSON Schemas, and cache files that hold one model with its own checksum."""
+"""Base class of pydantic models, their JSON Schemas, and cache files with one model and its checksum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def write_schema(path: Path, model: type[BaseModel], mode: Literal["validation",
     Args:
         path: File.
         model: Model of the document.
-        mode: `serialization` describes written documents, `validation` those to be read: fields with defaults may be missing.
+        mode: `serialization` describes written documents; `validation` describes accepted input, in which fields with defaults
+            are optional.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode=mode)}
     write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")

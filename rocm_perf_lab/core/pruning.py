@@ -1,4 +1,4 @@
-"""Bounds of a cache directory: `prune(directory, limits)` removes files that were not used for long, and the oldest of many."""
+"""Limits of a cache directory: `prune(directory, limits)` removes unused files, then the least recently used ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class CacheLimits:
     """Limits of a cache directory.
 
     Args:
-        bytes: Size of its files.
-        unused_s: Time without use after which a file is removed.
-        in_use_s: Time after its use in which a file stays, whatever the size: a process may be about to read it.
-        period_s: Time between two looks at the directory.
+        bytes: Maximum total size of the files.
+        unused_s: Seconds since its last use after which a file is removed.
+        in_use_s: Seconds after its last use during which a file is never removed, because a process may be about to read it.
+        period_s: Minimum time in seconds between two scans of the directory.
     """
 
     bytes: int = 8 << 30
@@ -35,15 +35,15 @@ class CacheLimits:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file of the cache is used now: its time of modification becomes the present."""
-    with suppress(OSError):  # a cache that cannot be written, or a file that another process removed
+    """Record the use of a cached file: set its modification time to the current time."""
+    with suppress(OSError):  # The cache is not writable, or another process removed the file.
         os.utime(path)
 
 
 def prune(directory: Path, limits: CacheLimits) -> int:
-    """Remove files that were not used for long, then those used longest ago until the others are within the size.
+    """Remove files unused for `unused_s`, then the least recently used ones until the total size is within the limit.
 
-    The directory stays as it is if it was looked at a short time ago, or cannot be written.
+    The directory is not changed if it was scanned less than `period_s` ago, or is not writable.
 
     Returns:
         The number of removed files.
@@ -69,7 +69,7 @@ def prune(directory: Path, limits: CacheLimits) -> int:
 
 
 def _files(directory: Path) -> list[tuple[float, int, Path]]:
-    """Return time of last use, size and path of each file that still exists."""
+    """Return last use (seconds since the epoch), size in bytes and path of each file."""
     found = []
     for path in directory.iterdir():
         with suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def resource_dir(name: str) -> Path:
-    """Return a directory of rocm-perf-lab, in the wheel or at the top of a checkout.
+    """Return a data directory of rocm-perf-lab, from the wheel or the top of a checkout.
 
     Raises:
         FileNotFoundError: The installation is broken.
@@ -27,7 +27,7 @@ def resource_dir(name: str) -> Path:
 def cache_dir() -> Path:
     """Return the cache directory (`ROCM_PERF_LAB_CACHE` overrides it); create it if necessary.
 
-    Without a home directory that can be written, as in containers that run as another user, it is a private directory below the
+    If the home directory is not writable, as in containers that run as another user, it is a private directory below the
     directory for temporary files.
 
     Raises:
@@ -49,7 +49,7 @@ def cache_dir() -> Path:
 
 
 def _cache_of_user() -> Path | None:
-    """Return the cache below the home directory, or None if there is no place for one."""
+    """Return the cache below the home directory, or None if that is not writable."""
     import os
 
     from platformdirs import user_cache_path
@@ -65,7 +65,7 @@ def _cache_of_user() -> Path | None:
 
 
 def _temporary_cache() -> Path:
-    """Return a directory for this user only: entries of other users could be wrong."""
+    """Return a directory that only this user can write, because entries of other users cannot be trusted."""
     import os
     import tempfile
 
@@ -77,15 +77,15 @@ def _temporary_cache() -> Path:
         status = None
     if status is None or not is_directory_of_user(status):
         raise LabError(
-            "there is no place for cached files: the home directory cannot be written",
+            "no directory for cached files: the home directory is not writable",
             where=str(path),
-            hint="set ROCM_PERF_LAB_CACHE to a directory",
+            hint="set ROCM_PERF_LAB_CACHE to a writable directory",
         )
     return path
 
 
 def is_directory_of_user(status: os.stat_result) -> bool:
-    """Return whether a file status is that of a directory which only this user can write."""
+    """Return whether a file status describes a directory that only this user can write."""
     import os
     import stat
 
@@ -93,7 +93,7 @@ def is_directory_of_user(status: os.stat_result) -> bool:
 
 
 def zig_environment() -> dict[str, str]:
-    """Return variables with which `zig cc` runs without a home directory: its own cache lies in ours."""
+    """Return environment variables that move the cache of `zig cc` from the home directory to the cache directory."""
     import os
 
     return {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir() / "zig"), **os.environ}

@@ -1,4 +1,4 @@
-"""Line on standard error about work that takes long: `slow_work("building the emulated driver")`."""
+"""Message on standard error about slow work: `slow_work("building the emulated driver")`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE_S = 1.0
-"""Work that takes less time is not reported."""
+"""Minimum duration in seconds of reported work."""
 
 
 @contextmanager
 def slow_work(what: str) -> Iterator[None]:
-    """Report the work of the block on standard error if it takes more than :data:`PATIENCE_S`.
+    """Report the block's work on standard error if it takes longer than :data:`PATIENCE_S`.
 
     Args:
         what: The work as a present participle: "compiling main.hip".

@@ -23,7 +23,7 @@ def commit_of(directory: Path) -> str | None:
 
 
 def _git_directory(path: Path) -> Path:
-    """Return the directory of a repository; in a worktree or submodule `.git` is a file that names it."""
+    """Return the Git directory of a repository; in a worktree or submodule, `.git` is a file with its path."""
     return path if path.is_dir() else path.parent / path.read_text(encoding="utf-8").partition("gitdir: ")[2].strip()
 
 

@@ -1,4 +1,4 @@
-"""Redirection of standard output, for commands whose own answer is the only text there."""
+"""Redirection of child processes' standard output, for commands that print a document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def child_output_to_stderr() -> Iterator[None]:
-    """Let processes that are started in this block write their standard output to standard error."""
+    """Redirect the standard output of processes started in this block to standard error."""
     sys.stdout.flush()
     saved = os.dup(1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Text in columns of a terminal: width, cuts, padding and wrapping; East Asian characters occupy two columns."""
+"""Text in terminal columns: width, truncation, padding and wrapping. East Asian characters occupy two columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def columns_of(text: str) -> int:
 
 
 def first_columns(text: str, width: int) -> str:
-    """Return the longest begin of a text that fits into `width` columns."""
+    """Return the longest prefix of a text that fits into `width` columns."""
     if text.isascii():
         return text[: max(width, 0)]
     end = used = 0
@@ -28,14 +28,14 @@ def first_columns(text: str, width: int) -> str:
 
 
 def last_columns(text: str, width: int) -> str:
-    """Return the longest end of a text that fits into `width` columns."""
+    """Return the longest suffix of a text that fits into `width` columns."""
     if text.isascii():
         return text[max(len(text) - max(width, 0), 0) :]
     return first_columns(text[::-1], width)[::-1]
 
 
 def padded(text: str, width: int) -> str:
-    """Return a text with spaces behind it up to `width` columns."""
+    """Return a text padded with trailing spaces to `width` columns."""
     return text + " " * (width - columns_of(text))
 
 

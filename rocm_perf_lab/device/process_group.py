@@ -56,7 +56,7 @@ def how_it_ended(code: int) -> str:
         return f"ended with exit code {code}"
     described = signal.strsignal(number)
     by = f"signal {number}, {name}{f' ({described})' if described else ''}"
-    return f"was ended by {by}" if code < 0 else f"ended with exit code {code}, which a shell returns for {by}"
+    return f"was terminated by {by}" if code < 0 else f"ended with exit code {code}, which a shell returns for {by}"
 
 
 def run_in_group(command: Sequence[str], timeout_s: float) -> int | None:

@@ -141,7 +141,7 @@ class Rocprofv3:
         seconds = time.monotonic() - start
         if code is None:
             raise ProfilerError(
-                f"the profiled run took more than {timeout_s:g} s and was ended",
+                f"the profiled run took more than {timeout_s:g} s and was stopped",
                 where=_shown(command),
                 hint="increase the timeout, or check for a hanging kernel (too many counters in one pass can also hang a run)",
             )

@@ -30,7 +30,7 @@ def require_inputs(settings: RunConfig) -> None:
 
         read_roofline_csv(settings.passes.roofline_csv)
     kernel: KernelDescription | None = getattr(settings, "kernel", None)
-    if kernel is None:  # the configuration of an application
+    if kernel is None:  # An application has no kernel.
         return
     from rocm_perf_lab.toolchain.build import require_source
 

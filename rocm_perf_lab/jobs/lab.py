@@ -39,7 +39,7 @@ class Job(Protocol):
         """Run; print to `lab.console`, write to `lab.output_dir`, log to `lab.tracker`.
 
         Returns:
-            The value that a sweep over this job minimises, if it has one: for a profile the runtime in ms.
+            Objective that a sweep over this job minimises, or None; for a profile, the runtime in ms.
 
         Raises:
             LabError: The job failed.
@@ -52,7 +52,7 @@ class Lab:
     """Context of one run."""
 
     settings: RunConfig
-    """The part of the configuration that every run needs; `config` has all of it."""
+    """The part of the configuration that every run needs; `config` is the whole."""
     resolved: Mapping[str, Any]
     output_dir: Path
     console: Console
@@ -61,7 +61,7 @@ class Lab:
     tracking_run: str | None = None
     """Id of that run in the tracking store."""
     sample_seed: int | None = None
-    """Secret seed of the sample of workgroups; None: that of the device."""
+    """Secret seed of the sample of workgroups; None uses that of the device."""
     lock: RunLock | None = None
     """Lock of the directory, for jobs that keep state in it."""
 
@@ -115,7 +115,7 @@ class Lab:
 
     @cached_property
     def device(self) -> Device:
-        """The device that the configuration names."""
+        """The configured device."""
         device: Device = build(self.config.device, where="device", target=self.config.target)
         if self.sample_seed is not None and isinstance(device, SampledDevice):
             return device.with_sample_seed(self.sample_seed)
@@ -142,7 +142,7 @@ class Lab:
         return self._tracker(run_name(self.job_name, self.config))
 
     def deferred_tracker(self, run_name: str) -> RunTracker:
-        """Return a tracker that logs after the command has answered; trackers other than MLflow are fast and log at once."""
+        """Return a tracker that logs to MLflow in a background process after the command ends; other trackers log at once."""
         from rocm_perf_lab.tracking.deferred import DeferredTracker
         from rocm_perf_lab.tracking.store import open_mlflow_tracker
 
@@ -168,7 +168,7 @@ class Lab:
 
     @property
     def job_name(self) -> str:
-        """Name of the command, with the module if that is not `job`: `profile`, `optimize_application`."""
+        """Name of the command, with the module's name unless it is `job`: `profile`, `optimize_application`."""
         modules = self.settings.job.target.split(".")[:-1]
         own = modules[modules.index("jobs") + 1 :] if "jobs" in modules else modules[-1:]
         return "_".join(name for name in own if name != "job")

@@ -1,6 +1,6 @@
 """Tags, parameters and metrics of profiles and verdicts, with names that are the same in all runs.
 
-Times are microseconds in all jobs. The tag `time_kind` of every run says whether they are emulated or measured.
+Times are microseconds in all jobs. The tag `time_kind` of every run states whether they are emulated or measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunSeeds:
 
 @dataclass(frozen=True)
 class RebuildCheck:
-    """SHA-256 of the code object of the best source: the measured one, and that of a second build."""
+    """SHA-256 of the measured code object of the best source, and of a second build."""
 
     measured: str
     rebuilt: str

@@ -26,11 +26,11 @@ _RESULTS = (
 
 
 def forget_results(directory: Path, *, passes: bool) -> None:
-    """Remove the results of an earlier profile from `directory`.
+    """Remove the results of an earlier run from `directory`.
 
     Args:
         directory: Directory of the run; only files that rocm-perf-lab writes are removed.
-        passes: Remove databases and thread trace as well.
+        passes: Also remove databases and thread trace.
     """
     if not any((directory / name).exists() for name in (*_RESULTS, ROCPD_DIRECTORY)):
         return

@@ -1,4 +1,4 @@
-"""Identity of a run: the command and commit that it started with, and the names and tags that tell tracking runs apart."""
+"""Identity of a run: its command and commit, and the names and tags that distinguish tracking runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OriginDocument(Document):
     """`origin.json`: how a run was started, to repeat it."""
 
     command: str | None
-    """Command line that repeats the run; null if `config/overrides.yaml` or the job has it."""
+    """Command line that repeats the run; null if `config/overrides.yaml` or the job stores it."""
     git_commit: str | None
     """Commit of the kernel's repository when the run started; null outside a repository."""
 

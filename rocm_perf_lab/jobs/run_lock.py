@@ -1,7 +1,7 @@
 """Lock of a run's directory: `hold_run_directory(directory) -> RunLock`.
 
-The lock is that of flock(2) on a file in the directory. The kernel releases it when the process ends, however it ends, so that no
-stale lock remains; the file stays and names the last holder.
+The lock is a flock(2) lock on a file in the directory. The operating system releases it when the process ends for any reason, so
+no stale lock remains. The file is kept; it identifies the last holder.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LOCK_FILE = ".lock"
 
 
 class RunDirectoryInUse(LabError):
-    """Another process works in the directory of a run."""
+    """Run directory that another process uses."""
 
 
 @dataclass
 class RunLock:
-    """Held lock of one directory; `handle` is None if this process holds it already or the file system has no locks."""
+    """Held lock of one directory; `handle` is None if this process already holds it, or the file system has no locks."""
 
     directory: Path
     handle: int | None
@@ -44,7 +44,7 @@ def hold_run_directory(directory: Path) -> RunLock:
         directory: Directory of the run; it is created if it does not exist.
 
     Raises:
-        RunDirectoryInUse: Another process holds the lock; the message names it.
+        RunDirectoryInUse: Another process holds the lock; the message identifies it.
         OSError: The directory cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def hold_run_directory(directory: Path) -> RunLock:
             where=str(directory),
             hint="wait until it ends, or choose another directory",
         ) from None
-    except OSError:  # a file system without locks
+    except OSError:  # The file system does not support locks.
         os.close(handle)
         return RunLock(directory, None)
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

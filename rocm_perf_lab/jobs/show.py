@@ -76,21 +76,21 @@ def _digits(time: float) -> str:
 
 
 def runtime_text(runtime_ns: float, time_kind: str) -> str:
-    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; without a time, say so."""
+    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`, or state that it is unknown."""
     if runtime_ns == 0:
         return NO_EMULATED_TIME if time_kind == "emulated" else "unknown"
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
 
 
 def count_text(count: int, word: str) -> str:
-    """Return a number with its noun."""
+    """Return a number and its noun, in the plural unless the number is 1."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:
     """Print one kernel: time, instructions, resources, occupancy, roofline, findings, result, and the ledger of lost time."""
     if console.quiet:
-        return  # building the table takes a while even if it is not shown
+        return  # Building the table is slow even if it is not shown.
     profile, diagnosis = profiled.profile, profiled.diagnosis
     resources, occupancy = profile.resources, profile.occupancy
     table = Table(title=title, title_justify="left", show_header=False, expand=False)
@@ -104,7 +104,7 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
     table.add_row("time", time_text(profiled.runtime_ns, time_kind, errors) if has_time else "not in the trace")
     table.add_row("instructions per wave", _mix(profiled))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
-    # Every kernel uses registers: zero means that the trace does not contain the count.
+    # Every kernel uses registers: zero means that the count is not in the trace.
     table.add_row("registers", counts if resources.vgpr_per_thread else "not in the trace")
     table.add_row("memory", f"{resources.lds_bytes:,} B LDS, {resources.scratch_bytes:,} B scratch per work-item")
     what_if = f"; {occupancy.what_if[0]}" if occupancy.what_if else ""
@@ -149,7 +149,7 @@ def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: in
 
 
 def show_rank(console: Console, name: str, possible_gain: float, runtime_ns: float) -> None:
-    """Print the share of the total time that a kernel can save, if there is a time."""
+    """Print the fraction of the total time that a kernel can save, if its time is known."""
     if runtime_ns:
         console.print(f"[bold]rank[/]    {escape(name)}: {possible_gain:.0%} of the total time can be saved", soft_wrap=True)
 
@@ -211,7 +211,7 @@ def verdict_table(verdicts: tuple[Verdict, ...], time_kind: str) -> Table:
 
 
 def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
-    """Print the directory of the run, its report, and the command that shows the tracking store."""
+    """Print the run's directory, its report, and the command that opens the tracking store."""
     lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
     if (lab.output_dir / "report.html").exists():
         lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Lines of the ledger of lost time: time against the roof, losses with evidence, suggestions, and missing evidence."""
+"""Lines of the ledger of lost time: the roof, losses with evidence, suggestions, and missing evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "-"
 AT_LEAST = ">="
-"""Precedes a lower bound."""
+"""Prefix of a lower bound."""
 _LOSSES = 5
 _SUGGESTIONS = 3
 _MISSING = 2
@@ -29,7 +29,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _THREE_DIGITS = 100
 _GAP = " .."
 _SMALLEST_OF_UNIT = 2.0
-"""A unit is used from 2 of it on; below, the next smaller one has more digits."""
+"""A unit is used for values of at least 2; below, the next smaller unit shows more digits."""
 _SOURCES = {
     "counters": "counters",
     "thread_trace": "thread trace",
@@ -48,7 +48,7 @@ class TimeUnit:
 
     @classmethod
     def for_time(cls, time_ns: float | None) -> TimeUnit:
-        """Return the unit in which a time has at least two digits before the point."""
+        """Return the largest unit in which a time is at least 2; microseconds if the time is unknown."""
         for ns, name in _UNITS:
             if time_ns is not None and time_ns >= _SMALLEST_OF_UNIT * ns:
                 return cls(name, ns)
@@ -75,7 +75,7 @@ def ledger_lines(ledger: Ledger, *, width: int, verbose: bool = False) -> list[T
     """Return the ledger as lines of at most `width` characters: roof, losses, suggestions, missing evidence.
 
     Args:
-        ledger: Budget of the kernel's time.
+        ledger: Ledger of the kernel.
         width: Columns of the terminal.
         verbose: Show all losses with all evidence, all suggestions and everything that is missing.
     """
@@ -107,7 +107,7 @@ def wrapped(text: str, width: int, most_lines: int | None = None) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the begin of a text and a gap, in `width` columns, without a part of a word if words are short."""
+    """Return the beginning of a text and an ellipsis in `width` columns, cut between words if words are short."""
     room = width - len(_GAP)
     begin = first_columns(text, room)
     whole = begin if text[len(begin) :][:1].isspace() else begin.rpartition(" ")[0]
@@ -170,7 +170,7 @@ def _evidence(evidence: Evidence, width: int, most_lines: int | None) -> list[Te
 
 
 def _suggestions(ledger: Ledger, width: int, verbose: bool) -> list[Text]:
-    """Return the suggestions for a kernel near its roof, and of the largest losses, each after its place in the code."""
+    """Return suggestions for a kernel near its roof, and for the largest losses, each preceded by its location in the code."""
     at_roof = [ledger.roof.suggestion] if ledger.roof is not None and ledger.verdict == near(ledger.roof) else []
     of_losses = (f"{loss.location}: {loss.suggestion}" if loss.location else loss.suggestion for loss in ledger.losses)
     texts = dict.fromkeys((*at_roof, *of_losses))

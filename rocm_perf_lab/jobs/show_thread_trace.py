@@ -58,7 +58,7 @@ def _summary(traced: ThreadTrace) -> Table:
     if traced.phases is not None and traced.loops:
         phases = traced.phases
         table.add_row(
-            "phases", f"{phases.prologue:.0%} before the first loop, {phases.loops:.0%} in loops, {phases.epilogue:.0%} behind"
+            "phases", f"{phases.prologue:.0%} before the first loop, {phases.loops:.0%} in loops, {phases.epilogue:.0%} after"
         )
     table.add_row("by class", _parts((kind, spent.share) for kind, spent in traced.classes.items()))
     table.add_row("waits", _waits(traced))
@@ -82,7 +82,7 @@ def _summary(traced: ThreadTrace) -> Table:
 
 
 def _simds(budget: TraceBudget) -> str:
-    """Return the use of the units and the exposed time of the SIMDs: `VALU 32 %, LDS 12 %; all wavefronts wait 40 %`."""
+    """Return the utilisation of the units and the exposed time of the SIMDs: `VALU 32 %, LDS 12 %; all wavefronts wait 40 %`."""
     units = _parts((str(unit), share) for unit, share in sorted(budget.use.items(), key=lambda item: (-item[1], item[0])))
     return f"{units or 'idle'}; all wavefronts wait {budget.exposed:.0%}"
 

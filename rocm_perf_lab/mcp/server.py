@@ -99,7 +99,7 @@ async def autotune(
         space: Option of the group space, or a YAML file with a search space.
         budget: Number of configurations to evaluate.
         parameters: Parameters of the kernel that are not searched.
-        seed: Equal seeds give equal searches.
+        seed: Random seed; the same seed repeats the same search.
         overrides: Overrides of the configuration.
     """
     given = {"kernel": kernel, "space": space, "budget": budget, "seed": seed, "overrides": overrides or []}
@@ -113,7 +113,7 @@ async def analyze(context: Context, paths: list[str], kernel: str | None = None,
         context: The request.
         paths: Files and directories; they are recognised by content.
         kernel: Regular expression of the kernel.
-        target: GPU, if the recording does not name it.
+        target: GPU, if the recording does not identify it.
     """
     return await _answer(context, "analyze", {"paths": paths, "kernel": kernel, "target": target})
 
@@ -126,7 +126,7 @@ async def compare(context: Context, base: str, new: str, fail_over: str = "5%", 
         base: Directory of the first run.
         new: Directory of the second run.
         fail_over: Share by which a kernel must be slower.
-        force: Also compare different GPUs, or emulated with measured times.
+        force: Compare even different GPUs, or emulated with measured times.
     """
     return await _answer(context, "compare", {"base": base, "new": new, "fail_over": fail_over, "force": force})
 

@@ -54,7 +54,7 @@ class Verdict:
     Args:
         proposal: Proposal.
         accepted: Whether it became the best source.
-        stage: Stage that decided.
+        stage: Stage that determined the verdict.
         reason: Reason of the decision.
         guards: Results of guards.
         kernel: Metadata of the compiled kernel.

@@ -116,7 +116,7 @@ def compare_code_objects(
         measured: Called with the number of measured pairs and of all.
 
     Raises:
-        OverrideError: A code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+        OverrideError: A code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
         DeviceFault: A kernel faulted or did not end in time.
         ReplayError: The capture cannot be replayed on this machine.
     """

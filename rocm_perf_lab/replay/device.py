@@ -166,7 +166,7 @@ class ReplayDevice:
         Raises:
             LabError: The launch has another kernel, other arguments or larger buffers, or a thread trace is requested.
             DeviceFault: The kernel faulted or hung.
-            OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+            OverrideError: The code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
             ReplayError: The capture cannot be replayed on this machine.
         """
         if att is not None:

@@ -24,7 +24,7 @@ class EmulatedMachine:
 
     Args:
         target: The kind of GPU.
-        root: Directory tree with ROCm that becomes the application's root directory; None for the ROCm of this machine.
+        root: ROCm directory tree that becomes the application's root directory; None for the ROCm of this machine.
         runtime_variables: Environment variables with which the application finds its HIP runtime.
         gpus: Number of GPUs.
     """

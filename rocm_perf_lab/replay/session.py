@@ -63,7 +63,7 @@ class ReplaySession:
     Args:
         capture: Capture to replay, verified by the caller.
         device: Device to replay on.
-        target: GPU that the emulator models.
+        target: GPU to emulate.
         timeout_s: Time limit of one request in seconds.
         max_instructions: Instruction limit of one emulated dispatch.
         threads: Threads of the emulator.

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _REGISTERS = re.compile(r"\b([vsa])(?:\d+|\[\d+:\d+\])")
 _LONGEST = 6000
-"""Instructions of the longer version; alignment takes quadratic time."""
+"""Maximum number of instructions of the longer version, because alignment takes quadratic time."""
 
 
 def aligned_code(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[list[int | None]] | None:
-    """Return pairs of rows of two versions in order; None on one side marks an instruction that only the other has.
+    """Return pairs of rows of two versions in order; None on one side marks an instruction that only the other version has.
 
     Register numbers are ignored, because any change of the source renames registers.
 

@@ -21,7 +21,7 @@ class Chunks:
         """Store a value; return its name, made unique by a number."""
         unique = f"chunk-{name}-{len(self.parts)}"  # sections have ids such as waves-0
         text = json.dumps(value, separators=(",", ":")).encode()
-        # Without a time in its header, equal values give equal bytes.
+        # A fixed time in the header makes the bytes reproducible.
         self.parts[unique] = base64.b64encode(gzip.compress(text, _LEVEL, mtime=0)).decode()
         return unique
 

@@ -52,7 +52,7 @@ def read_document(path: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        LabError: It is not valid JSON.
+        LabError: The file is not valid JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def _recognised(path: Path) -> dict[str, Any]:
 
 
 def _shaped(found: dict[str, Any]) -> dict[str, Any]:
-    """Bring documents that have two forms into one: replays are a list with titles, verdicts a list."""
+    """Convert documents with two layouts to one: replays to a list with titles, verdicts to a list."""
     replay = found.get("replay")
     if replay is not None:
         sides = (("captured code object", replay.get("captured")), ("override", replay.get("override")))
@@ -95,11 +95,11 @@ def _shaped(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def rewrite_points(run: Path, optimize: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the place of each measured rewrite on the roofline of an optimization: intensity and speed at the DRAM level.
+    """Return the roofline coordinates of each measured rewrite: arithmetic intensity and rate at the DRAM level.
 
     Args:
         run: Directory of the optimization.
-        optimize: Its document.
+        optimize: Content of its optimize.json; None if the run is not an optimization.
     """
     points = []
     for verdict in (optimize or {}).get("verdicts", ()):

@@ -1,4 +1,4 @@
-"""Rows of the instruction view: code with its cycles, waits with their causes, loops with the duration of each turn."""
+"""Rows of the instruction view: code with its cycles, waits with their causes, loops with the duration of each iteration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LISTED = re.compile(r"\s*([0-9a-f]+)\s\s+(\S.*)$")
 COLUMNS = ["address", "text", "file", "line", "frames", "hits", "latency", "stall", "idle"]
 _MOST_TURNS = 400
-"""Turns of a loop in the page; of more, evenly spaced ones are kept."""
+"""Maximum number of iterations of a loop in the page; evenly spaced ones are kept."""
 _MOST_ROWS = 60_000
 
 
@@ -43,7 +43,7 @@ def traced_code(trace: AttTrace, traced: Mapping[str, Any] | None) -> dict[str, 
 
 
 def counted_code(place: Path) -> dict[str, Any] | None:
-    """Return the disassembly in a run's directory with the executions of each instruction; None without both."""
+    """Return the disassembly in a run's directory with execution counts; None if either is missing."""
     listing, counts = place / "kernel.s", place / "instruction_counts.json"
     if not (listing.is_file() and counts.is_file()):
         return None
@@ -93,7 +93,7 @@ def _loop(trace: AttTrace, loop: Mapping[str, Any]) -> dict[str, Any]:
 def _turns(trace: AttTrace, address: int) -> list[int]:
     """Return the cycles from one execution of a loop's first instruction to the next, in order, of all wavefronts.
 
-    Gaps between separate executions of the loop are omitted: another instruction before the loop was executed in between.
+    Intervals between separate executions of the loop are omitted: they contain an instruction before the loop.
     """
     place = next((row.line for row in trace.rows if row.address == address and row.hits), None)
     if place is None:

@@ -1,7 +1,7 @@
 """The HTML report: one self-contained file about one or several runs.
 
-Python collects the data (:mod:`rocm_perf_lab.report.run_view`); the scripts in `assets/`, bundled from `web/`, show it. The page
-needs no network. It shows only values of the documents of the runs, and labels emulated times.
+:mod:`rocm_perf_lab.report.run_view` collects the data; the scripts in `assets/`, bundled from `web/`, render it. The page
+loads nothing from the network. It shows only values from the documents of the runs, and labels emulated times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).with_name("assets")
 PAGE = "report.html"
 FORMAT = 1
-"""Version of the data in the page; the scripts are in the same file."""
+"""Version of the data format in the page. The page contains its scripts, so only these have to read it."""
 
 
 def write_report(directory: Path, *, documents: Path, title: str, att: Path | None = None) -> Path:
@@ -32,7 +32,7 @@ def write_report(directory: Path, *, documents: Path, title: str, att: Path | No
 
     Args:
         directory: The run's directory.
-        documents: Directory of profile.json and analysis.json: the run's own, or that of its baseline.
+        documents: Directory of profile.json and analysis.json: that of the run or of its baseline.
         title: Heading of the page.
         att: Decoded thread trace outside of the run.
     """
@@ -44,18 +44,18 @@ def write_report(directory: Path, *, documents: Path, title: str, att: Path | No
 
 
 def write_page(directories: Sequence[Path], output: Path | None = None) -> Path:
-    """Write a page about runs; two or more are compared with the first one.
+    """Write a page about runs; further runs are compared with the first one.
 
     Args:
         directories: Directories of the runs, or files with a document that a command printed.
         output: File; None is `report.html` in the directory of a single run, else in the working directory. The page about
-            a file is next to it.
+            a document is written next to it.
 
     Raises:
         LabError: A directory holds no run, or the file cannot be written.
     """
     if not directories:
-        raise LabError("there is no run to report", hint="pass the directories of one or more runs")
+        raise LabError("no run to report", hint="pass the directories of one or more runs")
     chunks = Chunks()
     views = [run_view(directory, chunks) for directory in directories]
     path = output or (_own_page(directories[0]) if len(directories) == 1 else Path(PAGE))
@@ -99,7 +99,7 @@ def _asset(name: str) -> str:
 
 
 def _json(data: Any) -> str:
-    """Return JSON that cannot end the script element that contains it; infinity and NaN, which it does not have, are null."""
+    """Return JSON that cannot end the script element that contains it; infinity and NaN become null."""
     text = json.dumps(_finite(data), separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -113,7 +113,7 @@ def _finite(value: Any) -> Any:
 
 
 def _summary(views: Sequence[dict[str, Any]]) -> str:
-    """Return the main facts as text for readers without scripts."""
+    """Return the main results as text, for browsers with scripts disabled."""
     lines = []
     for view in views:
         profile = view["profile"]

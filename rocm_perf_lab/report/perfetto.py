@@ -37,11 +37,11 @@ _SEQUENCE = 1
 _CLEARED, _NEEDS_INTERNED = 1, 2
 _LAUNCH_FLOW = 1 << 62
 _MOST_LAUNCHES = 6
-"""Arrows from one API call; a graph launches more kernels."""
+"""Maximum number of arrows from one API call; a graph may launch more kernels."""
 
 
 class PerfettoError(LabError):
-    """The trace cannot be written."""
+    """Perfetto trace that cannot be written."""
 
 
 def write_perfetto(
@@ -113,7 +113,7 @@ class _Writer:
         return b"".join(self._packets)
 
     def _arrows(self) -> Integers:
-        """Return ids of each node's arrows, shape (n_nodes, 3): from and to its neighbours on the critical path, its launch."""
+        """Return the arrow ids of each node, shape (n_nodes, 3): critical path from its predecessor, to its successor, launch."""
         arrows = np.full((len(self._graph), 3), NO_FLOW, np.int64)
         path = self._critical.nodes[self._shown[self._critical.nodes]]
         arrows[path[1:], 0] = np.arange(1, len(path))
@@ -128,7 +128,7 @@ class _Writer:
         process = self._trace.processes[index]
         name = process.command[:200] or f"process {process.pid}"
         if sum(other.pid == process.pid for other in self._trace.processes) > 1:
-            # Equal pids of different machines or containers must not be merged into one process.
+            # Processes of different machines or containers may have equal pids.
             return self._track(f"{name} (process {process.pid}, {process.guid[:8]})")
         return self._track(described=Message().message(3, Message().integer(1, process.pid).text(6, name)))
 
@@ -295,7 +295,7 @@ def _groups(keys: Integers, members: Integers) -> Iterator[tuple[tuple[int, ...]
 
 
 def _largest(values: Integers, count: int) -> NDArray[np.bool_]:
-    """Return which values are among the `count` largest; of equal ones the first."""
+    """Return a mask of the `count` largest values; of equal values, the first are selected."""
     if len(values) <= count:
         return np.ones(len(values), bool)
     least = np.partition(values, len(values) - count)[len(values) - count] if count else np.iinfo(np.int64).max
@@ -305,7 +305,7 @@ def _largest(values: Integers, count: int) -> NDArray[np.bool_]:
 
 
 def _numbered(columns: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Number the different rows of a table; return the number of each row, and the first row of each number."""
+    """Number the distinct rows of a table; return the number of each row, and the index of the first row of each number."""
     numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if len(column) and column.min() != column.max():

@@ -1,7 +1,7 @@
-"""Events of a Perfetto trace, encoded in bulk: a million of them take less than a second.
+"""Events of a Perfetto trace, encoded in bulk: a million events in less than a second.
 
-Events of one kind with equally long details and equally many arrows have the same layout, in which numbers take a fixed number of
-bytes: a varint may be longer than necessary. They are encoded as rows of a matrix and then put in their order.
+Events of one kind with details of equal length and equally many arrows have the same layout, because numbers have a fixed width:
+a varint may be longer than necessary. They are encoded as rows of a matrix and then sorted by time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BEGIN, END, COUNTER = 1, 2, 4
 NO_FLOW = -1
 _PACKET, _TIME, _EVENT = b"\x0a", b"\x40", b"\x5a"
 _SEQUENCE_AND_FLAGS = b"\x50\x01\x68\x02"
-"""Sequence 1, which needs its interned names."""
+"""Packet sequence 1, which depends on its interned names."""
 _NAME, _FLOW, _VALUE, _ANNOTATION = b"\x50", b"\xf9\x02", b"\xe1\x02", b"\x22"
 _ROWS_AT_ONCE = 1 << 14
 _LENGTH_BYTES = 2
-"""Bytes of a length; two suffice for 16,383 bytes."""
+"""Width of length fields in bytes; two bytes encode lengths up to 16,383."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def slices(
     flows: Integers | None = None,
     numbers: Mapping[str, Integers] | None = None,
 ) -> Events:
-    """Return the events of slices that do not overlap: begin and end by turns."""
+    """Return the events of slices that do not overlap: begin and end alternate."""
     count = len(start)
     twice = np.repeat(np.arange(count), 2)
     return Events(
@@ -147,7 +147,7 @@ def _event_columns(events: Events, rows: Integers, layout: _Layout) -> Iterator[
     yield _constant(_NAME)
     yield padded_varints(events.name[rows], layout.name)
     if events.flows.size:
-        present = np.sort(events.flows[rows], axis=1)[:, ::-1]  # those that are present first
+        present = np.sort(events.flows[rows], axis=1)[:, ::-1]  # existing arrows first
         for column in present[:, : layout.arrows[rows[0]]].T:
             yield _constant(_FLOW)
             yield _as_bytes(column.astype("<u8"))

@@ -1,7 +1,7 @@
 """Wavefronts of a thread trace as slices for a Perfetto trace: one track per hardware slot, one slice per state.
 
-A thread trace is recorded in a separate run, in cycles of the shader clock. Its tracks begin at 0, and one nanosecond of Perfetto
-is one cycle: a conversion would need a clock frequency that varies during a run.
+A thread trace is recorded in a separate run, in cycles of the shader clock. Its tracks begin at 0, and one nanosecond in Perfetto
+is one cycle: times cannot be converted, because the clock frequency varies during a run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def slot_timelines(trace: AttTrace, *, max_states: int) -> tuple[list[SlotTimeli
     if not trace.waves:
         return [], 0
     origin = min(wave.begin for wave in trace.waves)
-    # A wavefront that begins before its predecessor in the slot ended belongs to another decoding of the slot.
+    # Wavefronts of one slot cannot overlap: the later one was decoded from a different pass, and is omitted.
     ordered = sorted(trace.waves, key=lambda wave: (_slot(wave), wave.begin, wave.end))
     kept: list[Wave] = []
     states = omitted = 0

@@ -1,6 +1,6 @@
 """Writer for messages in the wire format of protocol buffers.
 
-A Perfetto trace uses few messages and four encoding rules, which do not justify generated code and its library.
+A Perfetto trace uses few messages and four encoding rules; generated code and its library are not justified.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Message:
 
 
 def varint_width(values: Integers) -> int:
-    """Return the number of bytes that every one of these 64-bit integers fits into as a varint."""
+    """Return the number of bytes of the longest of these 64-bit integers as a varint."""
     if not len(values):
         return 1
     if int(values.min()) < 0:

@@ -1,7 +1,7 @@
 """Roofline plots of one kernel: roofline.png for documents, roofline.html for interactive use.
 
 Input is roofline.json. The plots show every memory and arithmetic roof, the kernel at each memory level, and its share of
-every roof. Emulated times are labelled. Neither file needs a network.
+every roof. Emulated times are labelled. Both files are self-contained.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RoofLabel:
 
 @dataclass(frozen=True)
 class Point:
-    """The kernel at one memory level; `doubtful`: above the roof of that level or of its arithmetic."""
+    """The kernel at one memory level; `doubtful` if above the roof of that level or of its arithmetic."""
 
     level: str
     name: str
@@ -78,7 +78,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Share:
-    """Share of one roof that the kernel reaches; None with a reason if unknown."""
+    """Fraction of one roof that the kernel reaches; None with a reason if unknown."""
 
     name: str
     rate: str
@@ -120,7 +120,7 @@ def write_roofline_plots(directory: Path, *, gpu: str) -> tuple[Path, ...]:
     write_text(html, render_html(plot))
     try:
         write_bytes(png, render_png(plot))
-    except ImportError:  # without matplotlib the HTML page shows the same
+    except ImportError:  # Without matplotlib, the HTML page still shows the plot.
         return (html,)
     return (png, html)
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _SOURCES = (".hip", ".cu", ".cpp", ".cc", ".c", ".h", ".hpp", ".cuh", ".py", ".s")
 SNAPSHOT = ".kernel_source"
-"""Directory of a run with the source of the kernel at that time."""
+"""Directory of a run with the kernel's source as it was when the run started."""
 ORIGIN = "origin.json"
-"""Command and commit with which a run started."""
+"""Command and commit of a run."""
 _LARGEST_SOURCE = 1 << 20
 _MOST_SOURCES = 40
 _MOST_SAMPLES = 2000
-"""Largest number of single times and of dispatches with counters in the page."""
+"""Maximum number of single times, and of dispatches with counters, in the page."""
 
 
 def run_view(directory: Path, chunks: Chunks, *, documents: Path | None = None, att: Path | None = None) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _config(directory: Path) -> dict[str, Any]:
 
 
 def _above(directory: Path, name: str) -> tuple[Path, ...]:
-    """Return the places of a file of a run: its directory, or that above if it is the directory of a baseline."""
+    """Return the possible paths of a run's file: in its directory, or in the parent if it is the directory of a baseline."""
     return (directory / name, *((directory.parent / name,) if directory.name == "baseline" else ()))
 
 
@@ -109,7 +109,7 @@ def _time_kind(found: Mapping[str, Any], recording: Mapping[str, Any]) -> str:
 
 
 def _shorten(found: dict[str, Any]) -> None:
-    """Bound the lists that grow with the number of dispatches."""
+    """Limit the lists that grow with the number of dispatches."""
     profile = found["profile"]
     if profile is None:
         return
@@ -119,7 +119,7 @@ def _shorten(found: dict[str, Any]) -> None:
 
 
 def _thread_trace(att: Path, profile: Mapping[str, Any] | None, recording: Mapping[str, Any]) -> AttTrace | None:
-    """Return the thread trace of the run's kernel, with its curves; None if there is none that can be read."""
+    """Return the thread trace of the run's kernel, with its curves; None if no trace can be read."""
     from rocm_perf_lab.rocprof.att.content import AttError
     from rocm_perf_lab.rocprof.att.directories import find_directories, read_kernel_trace
     from rocm_perf_lab.rocprof.att.reader import read_directory
@@ -156,7 +156,7 @@ def _waves(trace: AttTrace | None, chunks: Chunks) -> dict[str, Any] | None:
 def _sources(directory: Path, config: Mapping[str, Any], trace: AttTrace | None) -> dict[str, str]:
     """Return source texts by file name: those of the thread trace, of the run, and next to the kernel's source.
 
-    A file that changed after the run has the text that it had then, if the run stored it.
+    If a file changed after the run, the text stored by the run is returned, if available.
     """
     texts = {Path(name).name: text[:_LARGEST_SOURCE] for name, text in (trace.snapshots if trace is not None else {}).items()}
     kernel = config.get("kernel")
@@ -177,7 +177,7 @@ def _source_files(directory: Path) -> Iterator[Path]:
 
 
 def _proposals(directory: Path, optimize: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the sources of an optimization by proposal: from its journal, with the unmodified one."""
+    """Return the sources of an optimization by proposal id, including the unmodified source, from its journal."""
     if optimize is None:
         return {}
     texts: dict[str, str] = {}

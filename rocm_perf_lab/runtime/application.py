@@ -82,7 +82,7 @@ class ApplicationRun:
     gpus: tuple[TopologyGpu, ...]
     options: DriverOptions
     root: Path | None = None
-    """Directory tree with ROCm that becomes the application's root directory."""
+    """ROCm directory tree that becomes the application's root directory."""
     xnack: bool = False
     recorder: DispatchRecorder | None = None
     """Profile of the dispatches."""
@@ -104,12 +104,12 @@ class ApplicationResult:
     loaded_driver: bool
     used_gpu: bool
     written: WrittenDatabases | None = None
-    """Databases of the recorder."""
+    """Databases written by the recorder."""
     timed_out: bool = False
     totals: DispatchTotals = field(default_factory=DispatchTotals)
     """Work of the emulated GPUs."""
     wall_s: float = 0.0
-    """Time from start to end on this machine."""
+    """Wall-clock time from start to end on this machine."""
     findings: tuple[ApplicationFinding, ...] = ()
     """Of the checks."""
     translations: int = 0

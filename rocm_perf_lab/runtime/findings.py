@@ -91,7 +91,7 @@ class ApplicationFinding:
     """File and line in the kernel."""
     instruction: str | None = None
     call_site: str | None = None
-    """File and line of the call in the host's code; of a kernel, its launch."""
+    """File and line of the call in host code; for a kernel, of its launch."""
 
     def lines(self) -> tuple[str, ...]:
         """Return the text for the user."""

@@ -19,7 +19,7 @@ class DispatchTotals:
 
     dispatches: int = 0
     instructions: int = 0
-    """Of all wavefronts."""
+    """Instructions of all wavefronts."""
     kernel_ns: int = 0
     """Sum of the emulated durations of the dispatches."""
 

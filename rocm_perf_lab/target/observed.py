@@ -52,14 +52,14 @@ def observed_target(architecture: str, product_name: str, properties: Mapping[st
         architecture: Architecture of the agent, for example `gfx942:sramecc+:xnack-`; empty if the trace does not name it.
         product_name: Name reported by the driver.
         properties: Properties of the agent under the names of rocprofiler_agent_v0_t.
-        preferred: Target to use if the trace does not name its GPU, and among GPUs of one architecture.
+        preferred: Target to use if the trace does not identify its GPU, and among GPUs of one architecture.
 
     Raises:
         TargetError: Neither the architecture nor its GFX generation is known.
     """
     processor = architecture.partition(":")[0]
     if not processor:
-        note = f"the trace does not name its GPU: {preferred.product_name} is assumed, --target chooses another"
+        note = f"the trace does not identify its GPU: {preferred.product_name} is assumed, --target chooses another"
         return ObservedTarget(preferred, (note,), (ASSUMED,))
     try:
         known = target_of(architecture, product_name, preferred)

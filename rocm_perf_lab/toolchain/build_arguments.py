@@ -33,7 +33,7 @@ _OPENMP = ("-fopenmp", "-qopenmp", "-openmp")
 
 @dataclass(frozen=True)
 class BuildArguments:
-    """Arguments of compiler and linker."""
+    """Compiler and linker arguments."""
 
     compiler: tuple[str, ...] = ()
     linker: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ def part_options(source: Path, architecture: str | None, arguments: BuildArgumen
     Args:
         source: The source.
         architecture: Architecture of device code; None for the host part.
-        arguments: Arguments of compiler and linker.
+        arguments: Compiler and linker arguments.
         host_for: An architecture of the program, for the host part.
     """
     language = _language(source, architecture, arguments, host_for)

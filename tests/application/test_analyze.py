@@ -166,8 +166,8 @@ def test_an_architecture_that_no_target_describes(workplace: Workplace, database
         ("TCC_EA_RDREQ_sum", "gfx90a", "its counters exist on gfx90a only"),
         ("GL2C_EA_RDREQ_128B_sum", "gfx1030", "its counters exist on gfx1030 only"),
         ("GL1C_STARVE_sum", "gfx1030", "its counters exist on gfx1030 only"),
-        ("TCC_BUBBLE_sum", "gfx942", "does not name its GPU"),
-        ("SQ_WAVES", "gfx942", "does not name its GPU"),
+        ("TCC_BUBBLE_sum", "gfx942", "does not identify its GPU"),
+        ("SQ_WAVES", "gfx942", "does not identify its GPU"),
     ],
 )
 def test_a_table_that_names_no_gpu_is_known_by_its_counters(

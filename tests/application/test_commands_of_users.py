@@ -57,7 +57,7 @@ def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     ("code", "text"),
     [
         (3, "ended with exit code 3"),
-        (-11, "was ended by signal 11, SIGSEGV (Segmentation fault)"),
+        (-11, "was terminated by signal 11, SIGSEGV (Segmentation fault)"),
         (139, "ended with exit code 139, which a shell returns for signal 11, SIGSEGV (Segmentation fault)"),
         (255, "ended with exit code 255"),
         (128, "ended with exit code 128"),

@@ -103,7 +103,7 @@ def test_the_kernel_with_the_largest_possible_gain_is_rewritten(workplace: Workp
     [
         ((), "make", "the build command has no {source} and no {binary}"),
         ((), "false {source} {binary}", "the build command failed"),
-        ((), "true {source} {binary}", "it wrote no executable file"),
+        ((), "true {source} {binary}", "no executable file was written"),
         ((), "no-such-compiler {source} {binary}", "the build command cannot be started: No such file"),
         (("--kernel", "other"), BUILD, "no kernel matches 'other'"),
     ],

@@ -237,7 +237,7 @@ def test_an_invalid_space_is_reported_with_its_file(directory: Directory, conten
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "nothing to tune"),
+        ((), "no kernel, command or run to tune"),
         (("--cmd-template", "./kernel {X}"), "a command needs a space"),
         (("kernel=softmax", "--kernel", "x"), "--kernel applies to commands only"),
         (("--resume", "nowhere"), "not the directory of a run"),

@@ -200,7 +200,7 @@ def test_the_reason_for_an_unclear_verdict_is_below_the_table(tmp_path: Path) ->
     assert (
         " ".join(answer.out.split()).count("2 kernels: 1 run cannot show a difference: use 6 or more, for example --runs 10") == 1
     )
-    assert "no kernel has a clear result" in answer.out
+    assert "no result is conclusive" in answer.out
 
 
 def test_the_table_of_hundreds_of_kernels_shows_the_changed_ones(tmp_path: Path) -> None:

@@ -69,4 +69,4 @@ def test_a_crash_before_the_gpu_is_used_is_reported_as_such() -> None:
 
     (line,) = end_lines(result, "./app")
 
-    assert line == "the application was ended by signal 11, SIGSEGV (Segmentation fault) before it used the GPU"
+    assert line == "the application was terminated by signal 11, SIGSEGV (Segmentation fault) before it used the GPU"

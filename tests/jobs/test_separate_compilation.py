@@ -91,8 +91,8 @@ def test_objects_and_archives_become_a_program_that_is_linked_again_after_they_c
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-O2", "-o", "app"), "there is no source to compile"),
-        (("-c", "main.o"), "there is no source to compile"),
+        (("-O2", "-o", "app"), "no source to compile"),
+        (("-c", "main.o"), "no source to compile"),
         (("main.hip", "-o"), "-o has no file name"),
         (("main.hip", "-MF"), "-MF has no value"),
         (("-c", "main.hip", "more.c", "-o", "all.o"), "all.o cannot be the output of 2 sources"),

@@ -192,7 +192,7 @@ def test_a_damaged_run_is_left_out_with_a_note(tmp_path: Path) -> None:
     document = analysed(tmp_path, runs)
 
     assert len(document["runs"]) == 3
-    assert document["notes"][0].startswith("run4 is left out: ")
+    assert document["notes"][0].startswith("run4 is omitted: ")
 
 
 def test_the_kernel_option_selects_histories(tmp_path: Path) -> None:

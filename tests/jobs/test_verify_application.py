@@ -84,7 +84,7 @@ def test_outputs_that_do_not_depend_on_the_kernel_are_bad_input(place: VerifyPla
     both = verify("--candidate", place.candidate("right"), "--args", "128 --quiet", "--json")
 
     assert quiet.code == 2
-    assert "do not depend on the kernel: they stay the same if it returns at once" in " ".join(quiet.err.split())
+    assert "do not depend on the kernel: they do not change if it returns immediately" in " ".join(quiet.err.split())
     assert both.code == 0, both.err
     assert lines(both)[0]["warnings"] == ["the outputs of ./app 128 --quiet do not depend on the kernel"]
 

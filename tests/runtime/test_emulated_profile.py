@@ -131,7 +131,7 @@ def test_an_application_without_dispatches_is_an_error(rocm_root: Path, tmp_path
 def test_an_application_that_takes_too_long_is_ended(rocm_root: Path, tmp_path: Path) -> None:
     found = profile(rocm_root, tmp_path / "run", "--timeout", "1", "sleep", "100")
     assert found.process.returncode == 2
-    assert "took more than 1 s and was ended" in found.process.stderr
+    assert "took more than 1 s and was stopped" in found.process.stderr
 
 
 def test_the_device_is_chosen_by_name() -> None:

@@ -54,7 +54,7 @@ def test_an_unnamed_gpu_uses_the_preferred_target_with_a_note() -> None:
     found = observed_target("", "", {}, MI300X)
 
     assert found.target == MI300X
-    assert found.notes == ("the trace does not name its GPU: AMD Instinct MI300X is assumed, --target chooses another",)
+    assert found.notes == ("the trace does not identify its GPU: AMD Instinct MI300X is assumed, --target chooses another",)
     assert found.doubts == (ASSUMED,)
 
 

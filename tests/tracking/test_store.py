@@ -18,6 +18,7 @@ from sqlalchemy import Engine, event
 
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI, open_mlflow_tracker, ui_command
+from tests.builders.sqlite import skip_syncs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -342,12 +343,14 @@ def test_only_the_creation_of_a_store_does_not_wait_for_the_disk(tmp_path: Path)
         (_, _, file), *_ = connection.execute("PRAGMA database_list").fetchall()
         settings.setdefault(Path(file).parent.name, set()).add(connection.execute("PRAGMA synchronous").fetchone()[0])
 
+    event.remove(Engine, "connect", skip_syncs)
     event.listen(Engine, "checkout", note)
     try:
         with open_mlflow_tracker(run_name="first", uri=f"sqlite:///{tmp_path}/store/mlflow.db") as run:
             run.log_params({"a": 1})
     finally:
         event.remove(Engine, "checkout", note)
+        event.listen(Engine, "connect", skip_syncs)
 
     assert settings.pop("store") == {2}
     assert list(settings.values()) == [{0}]  # the temporary directory

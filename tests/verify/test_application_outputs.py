@@ -195,5 +195,5 @@ def test_processes_of_an_application_that_hangs_are_ended(tmp_path: Path) -> Non
 def test_a_crash_is_reported_with_its_signal(tmp_path: Path) -> None:
     verifier = ApplicationVerifier((), None, 60.0)
 
-    with pytest.raises(ApplicationError, match=r"the application was ended by signal 11, SIGSEGV"):
+    with pytest.raises(ApplicationError, match=r"the application was terminated by signal 11, SIGSEGV"):
         verifier.run(["sh", "-c", "kill -SEGV $$"], tmp_path / "app")

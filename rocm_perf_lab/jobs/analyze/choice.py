@@ -1,4 +1,4 @@
-"""Choice of the analysed kernel: by name, by its share of the critical path, because it was traced, or by its exposed time."""
+"""Selection of the analysed kernel: by name, by share of the critical path, by thread trace, or by exposed time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """The kernel, and notes that name alternatives."""
+    """The selected kernel, and notes on alternatives."""
 
     kernel: RankedKernel
     notes: tuple[str, ...] = ()
     ranked: tuple[RankedKernel, ...] | None = None
-    """All kernels of the trace, if they were ranked."""
+    """All kernels of the trace, if ranked."""
 
 
 def choose_kernel(
     request: AnalyzeRequest, evidence: DetailedEvidence, trace: Trace, target: Target, helpers: Sequence[str]
 ) -> KernelChoice:
-    """Return the kernel that was asked for; else the only traced one, else the one with the largest exposed time.
+    """Return the requested kernel; else the only traced one, else the one with the largest exposed time.
 
     Raises:
         ProfileError: The trace has no dispatch, or no kernel matches.

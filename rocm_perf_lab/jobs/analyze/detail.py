@@ -1,4 +1,4 @@
-"""Analysis of a kernel of which only a thread trace or PC samples were recorded: shares of its time, but no dispatches."""
+"""Analysis of a kernel with only a thread trace or PC samples: shares of its time, without dispatches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 _NO_TIMES = (
-    "times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace -f rocpd -- APPLICATION) beside these files"
+    "times, launch sizes and the GPU: a kernel trace (rocprofv3 --kernel-trace -f rocpd -- APPLICATION) next to these files"
 )
 _NO_ROOFS = "time at the roofs of caches and memory: counters (rocprof-compute profile -- APPLICATION, or rocm-perf profile)"
 _NO_TRACE = "waits of single wavefronts and their causes: a thread trace (rocprofv3 --att -- APPLICATION)"
@@ -32,7 +32,7 @@ _NO_TRACE = "waits of single wavefronts and their causes: a thread trace (rocpro
 
 @dataclass(frozen=True)
 class DetailAnalysis:
-    """Ledger of a kernel without dispatches; its shares are those of the traced wavefronts or of the samples."""
+    """Ledger of a kernel without dispatches; shares refer to the traced wavefronts or to the samples."""
 
     name: str
     mangled_name: str
@@ -42,7 +42,7 @@ class DetailAnalysis:
 
 
 def analyze_detail(evidence: DetailedEvidence, pattern: str | None) -> DetailAnalysis | None:
-    """Analyse the kernel with most traced cycles or samples; None if there is neither.
+    """Analyse the kernel with most traced cycles or samples; return None without thread traces and samples.
 
     Args:
         evidence: Thread traces and PC samples.

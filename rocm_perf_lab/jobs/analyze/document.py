@@ -1,7 +1,7 @@
 """`report.json`, printed by `analyze --json`: all results about a recording in one document.
 
-It has the fields of profile.json, null if the recording does not contain them, and the overview of the application, the ledger
-of lost time, the other analyses, and the files that were understood or not.
+It contains the fields of profile.json (null if not recorded), the overview of the application, the ledger of lost time, the other
+analyses, and the files that were read or ignored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class UnusedFile(Part):
 
 
 class FilesPart(Part):
-    """Files of the recording; `others` counts files that no profiler writes."""
+    """Files of the recording; `others` is the number of files that no profiler writes."""
 
     understood: tuple[UnderstoodFile, ...]
     not_understood: tuple[UnusedFile, ...]
@@ -79,7 +79,7 @@ class GpuUsePart(Part):
 class KernelUsePart(Part):
     """All dispatches of one kernel; times are null if the recording has none.
 
-    `exposed_ms` is the part of `active_ms` (some dispatch of the kernel ran) in which no other kernel ran on the GPU.
+    `active_ms` is the time with at least one running dispatch of the kernel, `exposed_ms` the part of it without other kernels.
     """
 
     name: str
@@ -95,7 +95,7 @@ class KernelUsePart(Part):
 
 
 class WorkGroupPart(Part):
-    """Communication kernels, or copies: number, summed durations, and the part not hidden by computing kernels."""
+    """Communication kernels, or copies: number, summed durations, and the part that does not overlap compute kernels."""
 
     count: int
     total_ms: float
@@ -105,7 +105,7 @@ class WorkGroupPart(Part):
 
 
 class PeerWaitsPart(Part):
-    """Waiting of the processes in their collectives; `late` is the one that enters last more often than by chance."""
+    """Time that processes wait in collectives; `late` is the process that enters last significantly more often than others."""
 
     peers: int
     calls: int
@@ -134,7 +134,7 @@ class ApplicationPart(Part):
 
 
 class ReportDocument(Document):
-    """`report.json`. Fields of profile.json have its meaning; `notes` are those of all parts, each once."""
+    """`report.json`. Fields of profile.json have the same meaning; `notes` are those of all parts, without duplicates."""
 
     time_kind: Literal["emulated", "measured"]
     files: FilesPart

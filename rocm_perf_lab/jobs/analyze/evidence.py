@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedCode:
-    """Kernel in a decoded thread trace, and its cycles, summed over the traced wavefronts."""
+    """Kernel in a decoded thread trace, with its cycles summed over the traced wavefronts."""
 
     directory: Path
     name: str
@@ -37,11 +37,11 @@ class TracedCode:
 
 @dataclass(frozen=True)
 class DetailedEvidence:
-    """Thread traces and PC samples of a recording, which are read on demand."""
+    """Thread traces and PC samples of a recording, read on demand."""
 
     recording: LoadedRecording
     refused: dict[Path, LabError] = field(default_factory=dict)
-    """Files and directories that could not be read, as far as they were tried."""
+    """Files and directories that could not be read; files that were not requested yet are not included."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class DetailedEvidence:
 
     @cached_property
     def sampling(self) -> PcSampling | None:
-        """PC samples; of several sets the stochastic ones, and of these the largest set. Unreadable files are omitted."""
+        """PC samples. Of several sets, stochastic ones are preferred, then the largest. Unreadable files are omitted."""
         sets: list[PcSampling] = []
         for path in sampled_files(self.recording.files):
             try:
@@ -75,7 +75,7 @@ class DetailedEvidence:
 
     @property
     def symbols(self) -> list[str]:
-        """Mangled names of the kernels: traced ones by cycles, then sampled ones by samples."""
+        """Mangled names of the kernels: traced ones by descending cycles, then sampled ones by descending samples."""
         sampled = [kernel.name for kernel in self.sampling.kernels] if self.sampling is not None else []
         return list(dict.fromkeys([*(one.mangled_name for one in self.traced), *sampled]))
 
@@ -92,7 +92,7 @@ class DetailedEvidence:
         return [name for name in self.symbols if wanted.search(name) or wanted.search(demangle(name))]
 
     def thread_trace(self, symbol: str) -> AttTrace | str | None:
-        """Return the trace of a kernel, the reason why there is none, or None if the recording has no thread trace."""
+        """Return the trace of a kernel, the reason why it is missing, or None if the recording has no thread traces."""
         directories = [one.directory for one in self.traced if is_called(one, symbol)] or list(self.recording.thread_traces)
         if not directories:
             return None
@@ -103,7 +103,7 @@ class DetailedEvidence:
 
 
 def is_called(traced: TracedCode, symbol: str) -> bool:
-    """Return whether a traced kernel has that name, mangled or as in CSV, where parameters may be missing."""
+    """Return whether a traced kernel has a name, which is mangled, or from a CSV file, where parameters may be missing."""
     if traced.mangled_name.removesuffix(".kd") == symbol.removesuffix(".kd"):
         return True
     return base_name(demangle(symbol.removesuffix(".kd"))) == base_name(traced.name) and not symbol.startswith("_Z")

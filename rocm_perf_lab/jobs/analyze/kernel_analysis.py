@@ -47,7 +47,7 @@ _NAME_IN_HINT = 60
 
 
 class AnalyzedKernel(Protocol):
-    """Profile, diagnosis and checks of one kernel, as tables and trackers show them."""
+    """Profile, diagnosis and checks of one kernel, for tables and trackers."""
 
     @property
     def profile(self) -> Profile:
@@ -165,14 +165,14 @@ def target_of_trace(
 
     Args:
         trace: The run.
-        preferred: Used if neither the trace nor its counters identify the GPU.
+        preferred: Target to use if neither the trace nor its counters identify the GPU.
         counted: Counter passes of the run.
         code_objects: Code objects of the run.
 
     Raises:
         TargetError: No target describes the GPU or a similar one.
     """
-    # The 1 ranks an agent with dispatches of zero duration above one without dispatches.
+    # The 1 ranks agents with dispatches of zero duration above agents without dispatches.
     busy = np.bincount(trace.dispatches.agent, weights=np.maximum(trace.dispatches.duration_ns, 0) + 1)
     agents = [trace.agents[int(busy.argmax())]] if len(busy) else [agent for agent in trace.agents if agent.kind == "GPU"]
     if not agents:
@@ -187,12 +187,12 @@ def target_of_trace(
 
 
 def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTarget | None:
-    """Return a target of the only architecture with these counters, if that differs from the preferred one."""
+    """Return a target of the only architecture that has all counters, if it differs from the preferred one."""
     possible = architectures_of(name for trace in traces for of_pass in trace.passes for name in of_pass)
     if len(possible) != 1 or preferred.architecture in possible:
         return None
     target = target_of(possible[0], "")
-    note = f"the trace does not name its GPU; its counters exist on {possible[0]} only: {target.product_name} is assumed"
+    note = f"the trace does not identify its GPU; its counters exist on {possible[0]} only: {target.product_name} is assumed"
     return ObservedTarget(target, (f"{note}, use --target to choose another",), (ASSUMED,))
 
 
@@ -221,19 +221,19 @@ def analyze_traces(
         traces: Timed runs: the critical path is that of the first one, the durations are those of all.
         directory: Directory of the documents.
         kernel: Kernel of the first trace.
-        ranked: All kernels of the first trace, if they were ranked.
+        ranked: All kernels of the first trace, if ranked.
         target: The GPU.
         helper_patterns: Regular expressions of runtime helpers.
         note: Origin of the data, for the provenance.
         counter_traces: Runs that collected counters.
-        att: Thread trace of the kernel, or the reason why there is none.
+        att: Thread trace of the kernel, or the reason why it is missing.
         samples: PC samples of the run.
         problems: Problems of the passes, which become notes.
         versions: Versions of the tools, for the provenance.
         roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
-        code_objects: Code objects of the run, which state the resources of the kernel, and its instructions without trace.
+        code_objects: Code objects of the run, for the kernel's resources, and for its instructions if there is no thread trace.
         doubts: Reasons why the target may be wrong.
-        dag_nodes: Most nodes in dag.json.
+        dag_nodes: Maximum number of nodes in dag.json.
 
     Raises:
         LabError: The kernel cannot be analysed, or the documents cannot be written.
@@ -275,10 +275,10 @@ def analyze_traces(
 
 
 def static_code(profile: Profile, trace: Trace, kernel: RankedKernel, code_objects: Sequence[Path]) -> StaticCode | None:
-    """Return the instructions of the code object that states the resources of a profile.
+    """Return the instructions of the code object whose resources are those of a profile.
 
-    None without such a code object, without counters, which the instructions complete, without a disassembler, or if the code
-    is damaged.
+    None if no code object matches, the profile has no counters to combine with the instructions, no disassembler supports the
+    architecture, or the code is damaged.
     """
     if profile.provenance.code_object_sha256 is None or not any(profile.counter_passes):
         return None
@@ -299,7 +299,7 @@ def _measured(roofline_csv: Path) -> MeasuredPeaks:
 
 
 def _durations(trace: Trace, mangled_name: str, profile: Profile, timed: Trace) -> list[int]:
-    """Return the durations of the profile's population of the kernel in another run."""
+    """Return the durations in ns, in another run, of the population of dispatches that the profile describes."""
     wanted = profile.populations[0]
     code = resources_of_code(timed.kernels[wanted.kernel])
     found = [kernel.dispatches for kernel in rank_kernels(trace) if kernel.mangled_name == mangled_name]

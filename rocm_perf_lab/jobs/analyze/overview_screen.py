@@ -26,12 +26,12 @@ _LEAST_NAME = 12
 
 
 def screen_width(console: Console) -> int:
-    """Return the columns that screens use of a terminal."""
+    """Return the number of terminal columns that screens use."""
     return max(NARROWEST, min(console.width, _WIDEST))
 
 
 def show_overview(console: Console, found: KernelAnalysis) -> None:
-    """Print the application that a kernel was launched by."""
+    """Print the overview of the application that launched a kernel."""
     if console.quiet:
         return
     lines = overview_lines(
@@ -52,8 +52,8 @@ def overview_lines(
 
     Args:
         overview: Sums over the run.
-        chosen: Mangled name of the analysed kernel, which is marked and always listed.
-        gpu: Name of the GPU, as its target has it.
+        chosen: Mangled name of the analysed kernel, which is always listed and marked.
+        gpu: Name of the GPU's target.
         time_kind: `measured` or `emulated`.
         width: Columns of the terminal.
         verbose: List all kernels.
@@ -90,7 +90,7 @@ def _use(overview: ApplicationOverview, time_kind: str) -> str:
     if overview.longest_gap_ns:
         parts.append(f"longest gap {duration_text(overview.longest_gap_ns)}")
     if overview.launches and overview.launches_late:
-        parts.append(f"{overview.launches_late / overview.launches:.0%} of the launches came after the GPU was idle")
+        parts.append(f"{overview.launches_late / overview.launches:.0%} of the launches were late: the GPU was already idle")
     return ", ".join(parts)
 
 
@@ -150,7 +150,7 @@ def _peers(waits: PeerWaits | None, width: int) -> list[Text]:
         return []
     each = f"{duration_text(waits.waited_ns)} per call on average"
     if waits.late is None:
-        return labelled("", f"each of {waits.peers} peers waits for the last {each}; none is last as a rule", width)
+        return labelled("", f"each of {waits.peers} peers waits for the last {each}; no peer is consistently last", width)
     text = f"{waits.late} enters last in {waits.late_calls:.0%} of {waits.calls:,} calls and causes {waits.late_share:.0%}"
     return labelled("", f"{text} of the waiting, {each}: give it less work, or find the cause of its delay", width)
 

@@ -63,7 +63,7 @@ def _exclude(options: dict[str, object], *pairs: tuple[str, str]) -> None:
 
 
 def _expanded(paths: Sequence[Path]) -> Iterable[Path]:
-    """Yield the paths, with patterns that a shell did not expand replaced by the files they match."""
+    """Yield the paths; patterns that the shell did not expand are replaced by the matching files."""
     for path in paths:
         if path.exists() or not _WILDCARDS & set(str(path)):
             yield path

@@ -122,7 +122,7 @@ def analyze_recording(request: AnalyzeRequest, directory: Path) -> RecordingAnal
 
 def _run(request: AnalyzeRequest, evidence: DetailedEvidence, run: LoadedRun, directory: Path) -> RecordingAnalysis:
     """Analyse a run with dispatches."""
-    # Imported here: a thread trace or samples alone need none of it.
+    # Imported here, because thread traces or samples without dispatches do not need it.
     from rocm_perf_lab.jobs.analyze.choice import choose_kernel
     from rocm_perf_lab.jobs.analyze.kernel_analysis import analyze_traces
 

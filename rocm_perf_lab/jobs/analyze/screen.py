@@ -29,11 +29,11 @@ _NOTES = 3
 _NAME_LINES = 2
 _BROKEN_EARLY = 16
 _ABOUT_LOST_DATA = re.compile(r"\bignored\b|is not used\b|wrongly|unreliable|is assumed|are unknown")
-"""Notes on files and figures that were lost or replaced, which are shown first."""
+"""Pattern of notes on missing or replaced data, which are shown first."""
 
 
 def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool = False) -> None:
-    """Print the screen, readable from 80 columns; `verbose` prints everything that it abbreviates, and the thread trace."""
+    """Print the screen for at least 80 columns; `verbose` also prints abbreviated parts and the thread trace."""
     if console.quiet:
         return
     for line in recording_lines(found, width=screen_width(console), verbose=verbose):
@@ -45,7 +45,7 @@ def show_recording(console: Console, found: RecordingAnalysis, *, verbose: bool 
 
 
 def files_line(directory: Path) -> str:
-    """Return the line with the directory of the documents, in markup; it names some of them where 80 columns have room."""
+    """Return the line with the directory of the documents, in markup; it lists some of them if 80 columns suffice."""
     contents = " (report.html, analysis.json, ...)"
     return f"[bold]files[/]    {escape(str(directory))}{contents if len(f'files    {directory}{contents}') <= NARROWEST else ''}"
 
@@ -93,12 +93,12 @@ def _kernel(profile: Profile, diagnosis: Diagnosis, time_kind: str, width: int) 
 
 
 def _name(name: str, width: int) -> list[Text]:
-    """Return a kernel's name without parameters in at most two lines; names may contain spaces, at which lines break early."""
+    """Return a kernel's name without parameters, shortened to two lines; lines may break early, at spaces in the name."""
     return labelled("kernel", short_name(name, _NAME_LINES * (width - 9) - _BROKEN_EARLY), width)
 
 
 def _details(found: RecordingAnalysis, width: int) -> list[Text]:
-    """Return a line each about the thread trace and the PC samples of the kernel."""
+    """Return one line about the thread trace and one about the PC samples of the kernel."""
     lines = []
     traced, samples = found.thread_trace, found.samples
     if traced is not None and traced.waves:
@@ -118,7 +118,7 @@ def _details(found: RecordingAnalysis, width: int) -> list[Text]:
 
 
 def _of_simds(traced: ThreadTrace) -> str:
-    """Return the cost of stalls of single wavefronts for their SIMDs: wavefronts also stall behind a unit that is busy."""
+    """Return the cost of stalls for the SIMDs: a stalled wavefront may wait for a busy unit, which loses no time."""
     if traced.budget is None or traced.budget.binding is None:
         return f"{traced.hidden_fraction:.0%} hidden by other wavefronts"
     unit = traced.budget.binding
@@ -148,7 +148,7 @@ def _time(diagnosis: Diagnosis, time_kind: str, errors: TimingErrors | None) -> 
 
 
 def _sizes(sizes: Iterable[int]) -> str:
-    """Format the sizes of a grid without trailing ones: `256`, `64 x 4`."""
+    """Format the sizes of a grid without trailing 1s: `256`, `64 x 4`."""
     kept = list(sizes)
     while len(kept) > 1 and kept[-1] == 1:
         kept.pop()

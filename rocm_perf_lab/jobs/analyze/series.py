@@ -28,7 +28,7 @@ _PROCESS = re.compile(r"\d+_")
 
 
 class SeriesError(LabError):
-    """Files that are not a series of runs."""
+    """Input that is not a series of runs."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def run_series(request: SeriesRequest) -> None:
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[list[RunPoint], tuple[str, ...]]:
-    """Return the runs in files and directories, one point per run, and notes on files that were left out.
+    """Return the runs in files and directories, one point per run, and notes on omitted files.
 
     Args:
         paths: Each directory is one run, or contains a directory per run. Files of one directory are one recording.
@@ -101,7 +101,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[RunPoint], tuple[str, ...]]:
         try:
             recording = load_recording(group)
         except LabError as error:
-            notes.append(f"{', '.join(path.name for path in group)} is left out: {error.what}")
+            notes.append(f"{', '.join(path.name for path in group)} is omitted: {error.what}")
             failures.append(error)
             continue
         for run in recording.runs:
@@ -132,7 +132,7 @@ def _notes_on_runs(runs: Sequence[RunPoint]) -> list[str]:
 
 
 def _units(path: Path) -> list[Path]:
-    """Return the directories of the runs in a directory: its subdirectories, unless they are the hosts of one run."""
+    """Return the run directories in a directory: its subdirectories, unless these are the hosts of one run."""
     if not path.is_dir():
         return [path]
     inside = [one for one in sorted(path.iterdir()) if not one.name.startswith(_HIDDEN)]
@@ -149,13 +149,13 @@ def _is_viewer_output(directory: Path) -> bool:
 
 
 def _are_hosts(directories: Sequence[Path]) -> bool:
-    """Return whether the files have rocprofv3's names for the processes of one run, `<host>/<pid>_results.db`."""
+    """Return whether the file names are those of rocprofv3 for the processes of one run, `<host>/<pid>_results.db`."""
     files = [file.name for one in directories for file in one.iterdir() if file.is_file()]
     return bool(files) and all(_PROCESS.match(name) for name in files)
 
 
 def _files_by_directory(units: Sequence[Path]) -> list[list[Path]]:
-    """Group files of one directory, which may be processes of one run."""
+    """Group files by directory, since files of one directory may be from processes of one run."""
     groups: dict[Path, list[Path]] = {}
     for unit in dict.fromkeys(units):
         groups.setdefault(unit if unit.is_dir() else unit.parent, []).append(unit)
@@ -163,7 +163,7 @@ def _files_by_directory(units: Sequence[Path]) -> list[list[Path]]:
 
 
 def _labels(places: Sequence[Path]) -> list[str]:
-    """Return the shortest parts of the paths that differ."""
+    """Return the shortest unique parts of the paths."""
     resolved = [place.resolve() for place in places]
     if len(set(resolved)) < len(resolved) or len(resolved) < _MIN_RUNS:
         return [f"{place.name} ({number})" for number, place in enumerate(places, start=1)]

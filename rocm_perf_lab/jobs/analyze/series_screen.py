@@ -1,4 +1,4 @@
-"""Screen of `rocm-perf analyze --series`: kernels with their history, then each change with its reasons, at 80 columns."""
+"""Screen of `rocm-perf analyze --series`: kernels with their histories, then each change with its reasons, at 80 columns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def show_series(console: Console, document: SeriesDocument) -> None:
 
 
 def history_line(times: Sequence[float], width: int = _HISTORY_WIDTH) -> str:
-    """Return a history as bars between its lowest and highest time; at most `width` characters, each the median of its runs.
+    """Return a history as bars scaled to its range; at most `width` characters, each the median of consecutive runs.
 
     A history within 2 % is a flat line.
     """

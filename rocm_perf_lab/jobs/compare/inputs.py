@@ -31,7 +31,7 @@ _LARGEST_PROFILE_BYTES = 1 << 30
 
 
 class CompareError(LabError):
-    """Invalid profile, or profiles that cannot be compared."""
+    """Invalid profile, or two profiles that cannot be compared."""
 
 
 class _Loose(BaseModel):
@@ -133,7 +133,7 @@ def read_run(path: Path) -> RunTimes:
             )
         found = json.loads(content.decode("utf-8"))
     except FileNotFoundError as error:
-        what = f"there is no {file.name}" if path.exists() or path.suffix else "there is no such file or directory"
+        what = f"there is no {file.name}" if path.exists() or path.suffix else "no such file or directory"
         raise CompareError(what, where=str(path), hint=_where_profiles_are(path)) from error
     except OSError as error:
         raise CompareError(f"cannot read the profile: {error.strerror or error}", where=str(file)) from error
@@ -266,7 +266,7 @@ def _launch_times(row: _Summary, launch: _Launch) -> KernelTimes:
 
 
 def _work_of(launch: _Launch) -> dict[str, Any]:
-    """Return the fields that describe the work of a dispatch."""
+    """Return the fields that describe the amount of work of a dispatch."""
     return {
         "launch": _launch_text(launch.grid, launch.block),
         "workgroups": prod(launch.grid),
@@ -279,7 +279,7 @@ def _launch_text(grid: tuple[int, int, int], block: tuple[int, int, int]) -> str
 
 
 def _of_wall_time(found: _WallTime) -> RunTimes:
-    """Return the times of the whole command as those of one kernel."""
+    """Return the wall-clock times of the command as the times of one kernel."""
     spread = found.stability
     whole = KernelTimes(
         name="whole_command",

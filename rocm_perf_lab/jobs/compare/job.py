@@ -1,4 +1,4 @@
-"""`rocm-perf compare`: compare two profiles kernel by kernel, with regard to their noise."""
+"""`rocm-perf compare`: compare two profiles kernel by kernel, considering measurement noise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COLOURS = {
 _EXPLAINED = ("unclear", "indistinguishable", "not comparable")
 _WITHOUT_RESULT = ("same", "indistinguishable", "unclear", "not comparable")
 _MOST_ROWS = 40
-"""Most rows of the table; kernels that changed have precedence."""
+"""Maximum number of table rows; kernels that changed have precedence."""
 _MOST_REASONS = 12
 _NAME_WIDTH = 26
 
@@ -62,7 +62,7 @@ class ComparedRuns:
     rows: tuple[KernelComparison, ...]
     threshold: float
     differences: tuple[str, ...]
-    """Traits in which the runs differ and that make them incomparable, unless forced."""
+    """Differences between the runs that prevent a comparison unless forced."""
     remarks: tuple[str, ...]
 
     def document(self) -> CompareDocument:
@@ -111,7 +111,7 @@ def parse_share(text: str) -> float:
     """Parse `5%` or `0.05`.
 
     Raises:
-        CompareError: Not a number in this range.
+        CompareError: The text is neither a percentage nor a number of at least 0 and below 1.
     """
     number, is_percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
     try:
@@ -162,7 +162,7 @@ def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[Ke
 
 
 def _reasons(console: Console, rows: Sequence[KernelComparison]) -> None:
-    """Print the reasons for verdicts without a difference, and notes; a text that applies to several kernels is printed once."""
+    """Print the reasons for verdicts other than a difference, and notes; a text about several kernels is printed once."""
     reasons = [(row, text) for row in rows for text in ((row.reason if row.verdict in _EXPLAINED else None), row.note) if text]
     many = Counter(text for _, text in reasons)
     said = dict.fromkeys(
@@ -183,7 +183,7 @@ def _conclude(console: Console, rows: Sequence[KernelComparison], threshold: flo
         return
     console.print(Text(f"no kernel is significantly slower by more than {share}"))
     if not any(row.verdict in ("same", "slower", "faster") for row in rows):
-        console.print(Text("but no kernel has a clear result: a regression cannot be excluded", style="yellow"))
+        console.print(Text("but no result is conclusive: a regression cannot be excluded", style="yellow"))
 
 
 def _short(name: str, width: int = 2 * _NAME_WIDTH) -> str:

@@ -1,6 +1,6 @@
 """Numbers next to the instructions of a listing: executions of an emulated run, cycles of a thread trace, or PC samples.
 
-`read_count_table(path, code_objects, kernel)` recognises the source by its content and checks that it is of the same code.
+`read_count_table(path, code_objects, kernel)` recognises the source by its content, and checks that it is of the same code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _LEAST_EQUAL = 0.9
-"""Least share of equal mnemonics for two listings of the same code; disassemblers differ in a few."""
+"""Minimum fraction of equal mnemonics in two listings of the same code; disassemblers print some differently."""
 _ENCODINGS = ("_e32", "_e64", "_sdwa", "_dpp", "_vi", "_gfx9")
 _NO_RUN_COUNTS: dict[str, Any] = {"executions": None, "active_lanes": None}
 
@@ -46,7 +46,7 @@ class CountTable:
     titles: tuple[str, ...]
     rows: Mapping[int, InstructionNumbers]
     executions: Mapping[int, int] = field(default_factory=dict)
-    """Executions by address, of functions that the kernel calls too; empty unless an emulated run counted them."""
+    """Executions by address, including those of called functions; empty unless an emulated run counted them."""
 
     def line(self, address: int) -> str:
         """Return the cells of one instruction, aligned below the titles."""
@@ -66,10 +66,10 @@ def read_count_table(path: Path, code_objects: Sequence[CodeObject], kernel: str
     Args:
         path: Directory of an emulated run or its counts file, or directory of a thread trace or of PC samples.
         code_objects: Code objects of the listed file.
-        kernel: Name of the kernel; by default that of the counts.
+        kernel: Name of the kernel. Default: the kernel of the counts.
 
     Raises:
-        LabError: The numbers cannot be read, or are of another code.
+        LabError: The numbers cannot be read, or were recorded from different code.
     """
     if path.is_dir() and not (path / COUNTS_NAME).exists() and any(path.rglob("code.json")):
         return _of_trace(path, code_objects, kernel)
@@ -120,7 +120,7 @@ def _of_trace(path: Path, code_objects: Sequence[CodeObject], kernel: str | None
 
 
 def _summed(code: Code, directory: Path) -> Code:
-    """Return the code with the cycles that its file lacks, summed over the wavefronts."""
+    """Return the code with missing cycles computed as sums over the wavefronts."""
     from dataclasses import replace
 
     trace = read_directory(directory, curves=False)

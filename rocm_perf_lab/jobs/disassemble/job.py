@@ -42,14 +42,14 @@ class DisassembleRequest:
     with_source: bool = False
     counts: Path | None = None
     architecture: str | None = None
-    """Architecture of the code in a bundle; by default gfx942, or another that the file has."""
+    """Architecture to select in a bundle. Default: gfx942 if present, else another one in the file."""
     list_only: bool = False
     """Whether to list the kernels without their instructions."""
 
 
 @dataclass(frozen=True)
 class CountedListing:
-    """Listing of one kernel, and the numbers of its instructions if there are any."""
+    """Listing of one kernel, with the numbers of its instructions, if available."""
 
     listing: Listing
     counts: CountTable | None
@@ -92,7 +92,7 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
 def _listings(
     wanted: Iterable[tuple[CodeObject, KernelMetadata]], counts: CountTable | None, request: DisassembleRequest
 ) -> Iterator[tuple[CodeObject, CountedListing]]:
-    """Yield the listings one by one: a library has millions of instructions."""
+    """Yield the listings one by one, because a library may contain millions of instructions."""
     for code_object, kernel in wanted:
         instructions = () if request.list_only else list_kernel(code_object, kernel, with_source=request.with_source).instructions
         yield code_object, _counted(Listing(kernel, instructions), counts)
@@ -114,7 +114,7 @@ def _wanted(
     if name is not None:
         return [choose_kernel(code_objects, name)]
     every = [(code_object, kernel) for code_object in code_objects for kernel in code_object.kernels]
-    return every or [choose_kernel(code_objects, None)]  # raises: there is no kernel
+    return every or [choose_kernel(code_objects, None)]  # raises, because the file has no kernel
 
 
 def _counted(listing: Listing, counts: CountTable | None) -> CountedListing:
@@ -125,7 +125,7 @@ def _counted(listing: Listing, counts: CountTable | None) -> CountedListing:
 
 
 def _target_of(architecture: str) -> Target | None:
-    """Return a known GPU of the architecture, for its occupancy."""
+    """Return a known GPU of the architecture, to compute the occupancy."""
     usual = target_aliases().get(architecture)
     known = map(load_target, target_names() if usual is None else (usual,))
     return next((target for target in known if target.architecture == architecture), None)

@@ -255,7 +255,7 @@ def _emulator(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
     yield (
         MachineCheck(area, "C compiler", "ok", compiler)
         if compiler
-        else MachineCheck(area, "C compiler", "missing", "not found; it builds the emulator's runtime", INSTALL_EMULATOR)
+        else MachineCheck(area, "C compiler", "missing", "not found; required to build the emulator's runtime", INSTALL_EMULATOR)
     )
 
 
@@ -266,7 +266,7 @@ def _installed_version(machine: Machine, name: str) -> str | None:
 
 
 def _applications(machine: Machine, lab: LabDirectories) -> Iterator[MachineCheck]:
-    """Check what `rocm-perf run` needs besides the emulator."""
+    """Check the additional requirements of `rocm-perf run`."""
     area = "applications on the emulator"
     try:
         headers = find_hsa_headers(machine.tools)
@@ -376,7 +376,7 @@ def _size(directory: Path) -> int:
         try:
             total += 0 if path.is_symlink() or not path.is_file() else path.stat().st_size
         except OSError:
-            continue  # removed meanwhile
+            continue  # removed concurrently
     return total
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def emulation_document(emulation: Emulation, request: EmulateRequest, files: Mapping[str, str]) -> str:
-    """Return the document; NaN and infinities are the strings NaN, Infinity and -Infinity."""
+    """Return the document; NaN and infinities become the strings NaN, Infinity and -Infinity."""
     kernel, launch, occupancy = emulation.kernel, emulation.launch, emulation.occupancy
     certificates = counter_certificates(emulation.target.architecture, emulation.counters)
     document = {
@@ -67,7 +67,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
 
 
 def _error_bands(emulation: Emulation) -> dict[str, Any]:
-    """Return the error bands of the emulated time, by increasing coverage."""
+    """Return the error bands of the emulated time in order of increasing coverage."""
     errors = emulation.target.timing_errors
     bounds = [(band.coverage, *band.around(emulation.duration_ns / 1000)) for band in errors.time]
     return {

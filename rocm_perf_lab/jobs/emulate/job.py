@@ -66,11 +66,11 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
 
 
 def run_emulate(request: EmulateRequest, console: Console, *, output: Path | None, as_json: bool) -> None:
-    """Run the launch, print its results, and write its files to `output`, if given.
+    """Run the launch, print its results, and write its files to `output`, if set.
 
     Raises:
         LabError: The arguments are invalid, the kernel faulted, or the directory cannot be written.
-        NegativeResult: A check found a defect; raised after the results are printed.
+        NegativeResult: A check found a defect; the results are printed first.
     """
     try:
         emulation, files = _emulate_into(request, output)

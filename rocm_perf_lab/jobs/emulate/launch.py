@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LARGEST_WORK_ITEMS = 2**32 - 1
 _COPIES = 3
-"""Copies of every buffer: input, device memory, output."""
+"""Number of copies of every buffer: input, device memory, output."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RequestedLaunch:
 
 
 def requested_launch(request: EmulateRequest, named: Target | None) -> RequestedLaunch:
-    """Return the requested launch on the named target, or on one of the architecture of the code object.
+    """Return the requested launch on the named target; None selects a target with the code object's architecture.
 
     Raises:
         LabError: An argument is invalid, the architecture differs, or a limit is exceeded.
@@ -81,7 +81,7 @@ def requested_launch(request: EmulateRequest, named: Target | None) -> Requested
 
 
 def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
-    """Return the name of each argument: that in the metadata if it is unique, else `arg0`, `arg1`, ..."""
+    """Return the name of each argument: from the metadata if unique, else `arg0`, `arg1`, ..."""
     given = [argument.name for argument in explicit_arguments(kernel)]
     names = []
     for position in range(count):
@@ -95,7 +95,7 @@ def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
 
 
 def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
-    """Return the arguments that the caller passes, in the kernel's order."""
+    """Return the explicit arguments in the order of the kernel's parameters."""
     return tuple(argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_"))
 
 
@@ -109,7 +109,7 @@ def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> No
 
 
 def _other_choice(architecture: str, target: Target) -> str:
-    """Return the targets of a code object, and the flag of a compiler for a target that the emulator executes."""
+    """Return the hint for a wrong target: targets of the code object, and the compiler flag for the emulated architecture."""
     possible = choice_of_targets(architecture)
     if target.architecture not in emulated_architectures():
         return f"{possible}; the emulator executes {', '.join(emulated_architectures())}"
@@ -160,7 +160,7 @@ def _with_argument_layout(
     """Lay out the arguments of a kernel without metadata, each at its natural alignment.
 
     Raises:
-        LabError: They exceed the kernel's argument segment.
+        LabError: The arguments exceed the kernel's argument segment.
     """
     if kernel.arguments or not arguments:
         return code_object, kernel

@@ -39,7 +39,7 @@ class EmulateRequest:
     kernel: str | None = None
     dynamic_lds_bytes: int = 0
     target: str | None = None
-    """By default a GPU of the architecture of the code object."""
+    """Default: a GPU with the code object's architecture."""
     check: str = "none"
     max_instructions: int | None = None
 
@@ -63,12 +63,12 @@ class Emulation:
     host_calls: int = 0
     notes: tuple[str, ...] = ()
     sample_seed: int | None = None
-    """Seed that chose the workgroups from which the time was estimated."""
+    """Seed of the sample of workgroups from which the time was estimated."""
 
 
 @dataclass(frozen=True)
 class OutputSummary:
-    """Output buffer after the launch; smallest, largest and mean exclude NaN and are None if there is no other value."""
+    """Output buffer after the launch; smallest, largest and mean exclude NaN, and are None if all values are NaN."""
 
     name: str
     dtype: str

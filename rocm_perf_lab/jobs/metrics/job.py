@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "events": "deterministic counts: counters of several passes may be combined",
-    "cycles": "times: all counters have to come from one pass",
+    "cycles": "times: all counters must be from one pass",
 }
 
 
 class MetricError(LabError):
-    """Metric that does not exist, or not on this architecture."""
+    """Metric that does not exist, or is not available on this architecture."""
 
 
 def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None:
@@ -63,7 +63,7 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
 def show_metric(console: Console, name: str, *, target: str | None, as_json: bool) -> None:
     """Print formula, counters, unit and source of a metric, for each architecture or for that of the target.
 
-    The name of a counter prints its meaning and the certificate of its emulated values.
+    For the name of a counter, print its meaning and the accuracy of its emulated values.
 
     Raises:
         MetricError: Neither a metric nor a counter has the name; the hint names the nearest metrics.

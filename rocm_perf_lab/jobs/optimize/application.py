@@ -66,7 +66,7 @@ class OptimizeApplicationJob:
         kernel: Regular expression for the kernel; None selects the one with the largest possible gain.
         timeout_s: Limit of one run and of one build in seconds.
         device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU, `auto` with rocprofv3 if there is a GPU.
-        root: Directory tree with ROCm for the emulator, which becomes the application's root directory.
+        root: ROCm directory tree for the emulator, which becomes the application's root directory.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class OptimizeApplicationJob:
     def _most_worthwhile(
         self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], KernelAnalysis]
     ) -> RankedKernel:
-        """Return the kernel of `--kernel`, or the kernel in the source with the largest possible gain."""
+        """Return the kernel that `--kernel` selects, or the kernel in the source with the largest possible gain."""
         choice = KernelSelector(self._kernel, True, lab.config.passes.helper_kernels)
         if self._kernel is not None:
             return choice.of(trace, target)

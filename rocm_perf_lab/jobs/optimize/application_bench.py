@@ -42,7 +42,7 @@ class ApplicationBench:
     Args:
         builder: Runs the user's build command.
         kernel: Symbol of the kernel.
-        block: Work-items per workgroup in the profiled run.
+        block: Work-items per workgroup, in three dimensions, in the profiled run.
         target: GPU.
         compiler: Compiles device code for guards.
         sandbox: Limits `compiler`.
@@ -72,7 +72,7 @@ class ApplicationBench:
         """Write a proposal's source and compile its device code for guards.
 
         Raises:
-            LabError: The source asks for its own launch, or does not compile.
+            LabError: The source requests a launch configuration, or does not compile.
         """
         if launch_descriptor(proposal.text) is not None:
             raise LabError("the launch of an application cannot be changed", where="launch comment of the source")
@@ -111,7 +111,7 @@ class ApplicationBench:
         return compare_sequentially(pairs, acceptance)
 
     def _time_ns(self, proposal: Proposal, new: Proposal) -> float:
-        if not self.builder.binary(proposal).exists():  # evaluated before an interruption
+        if not self.builder.binary(proposal).exists():  # evaluated before the run was resumed
             self.builder.place(proposal)
             self.builder.build(proposal)
         command = self.builder.command(proposal)

@@ -1,4 +1,4 @@
-"""Device code of an application's source, compiled by rocm-perf-lab in the sandbox, for guards.
+"""Device code of an application's source, compiled in the sandbox for guards.
 
 It is compiled with the macros and include directories of the user's build command, which itself runs only if all guards pass.
 """

@@ -1,4 +1,4 @@
-"""Source file, build command and program of an application: found, placed and built for one candidate after another."""
+"""Source file, build command and program of an application: found, copied and built for each candidate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ApplicationSource:
     """Source, build command and command line of an application.
 
     Args:
-        source: Source file of the user; never written.
+        source: Source file of the user; never modified.
         build: Command with `{source}` and `{binary}`.
         command: Command line of the application. `{binary}`, or the first argument without it, is replaced by the built binary.
     """
@@ -45,7 +45,7 @@ class ApplicationSource:
     command: tuple[str, ...]
 
     def build_arguments(self, source: Path, binary: Path) -> list[str]:
-        """Return the build command for one candidate. It runs without a shell."""
+        """Return the arguments of the build command for one candidate; they are executed without a shell."""
         return [a.replace("{source}", str(source)).replace("{binary}", str(binary)) for a in shlex.split(self.build)]
 
     def run_arguments(self, binary: Path) -> list[str]:
@@ -74,7 +74,7 @@ class ApplicationBuilder:
         application: Source, build command and command line.
         directory: Parent of one directory per proposal.
         timeout_s: Limit of one build in seconds.
-        profiler: Device that the build command may need; None runs the command directly.
+        profiler: Runs build commands that need its device; None runs the command directly.
     """
 
     application: ApplicationSource
@@ -111,7 +111,7 @@ class ApplicationBuilder:
     def build(self, proposal: Proposal) -> None:
         """Run the user's build command.
 
-        Output about a rewrite is redacted, because it is stored and may be sent to a model.
+        Output of the build of a rewrite is redacted, because it is stored and may be sent to a model.
 
         Raises:
             ApplicationError: The command cannot be started, fails, hangs or writes no executable.
@@ -128,14 +128,14 @@ class ApplicationBuilder:
             raise ApplicationError(f"the build took more than {self.timeout_s:g} s", where=shlex.join(command)) from error
         if ended.returncode != 0 or not os.access(binary, os.X_OK):
             said = (ended.stderr or ended.stdout).decode(errors="replace")
-            if proposal.parent_id is not None:  # a rewrite; the user's own source needs no redaction
+            if proposal.parent_id is not None:  # Only output about a rewrite is redacted.
                 said = redacted(said, source)
-            message = said.strip()[-_SHOWN_OUTPUT:] or "it wrote no executable file"
+            message = said.strip()[-_SHOWN_OUTPUT:] or "no executable file was written"
             raise ApplicationError(f"the build command failed: {message}", where=shlex.join(command), hint="check --build")
 
 
 def require_placeholders(build: str) -> None:
-    """Check that a build command names source and binary.
+    """Check that a build command contains the placeholders `{source}` and `{binary}`.
 
     Raises:
         LabError: A placeholder is missing.
@@ -159,7 +159,7 @@ def find_source(program: str, *, command: str = "optimize") -> Path:
         command: Command of `rocm-perf`, for the hint.
 
     Raises:
-        LabError: No file has a kernel, or several have and none has the program's name.
+        LabError: No file has a kernel, or several have one and no name is that of the program.
     """
     binary = Path(shutil.which(program) or program)
     directories = dict.fromkeys((binary.absolute().parent, Path.cwd()))

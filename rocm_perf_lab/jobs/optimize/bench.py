@@ -1,4 +1,4 @@
-"""Bench of the closed loop for described kernels: builds, runs and compares proposals, each in its own directory."""
+"""Bench of the closed loop for described kernels: builds, runs and compares proposals, each in a separate directory."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class KernelBench:
         bench: Compiles and runs sources.
         directory: Parent of one directory per proposal.
         file_name: File name of a proposal's source.
-        band: Error band of the ratio of two emulated times; None if the device measures.
-        dispatches: Dispatches per time of a pair, if times are measured.
+        band: Error band of the ratio of two emulated times; None for measured times.
+        dispatches: Number of dispatches per sample of a pair, for measured times.
         sandbox: Limits of the compiler for proposals; the unmodified kernel is compiled without limits.
-        checker: Runs trials; it has recorded the unmodified kernel.
-        run_limits: Limits of the process that runs a proposal; None if the device starts its own process.
+        checker: Runs trials; the unmodified kernel must be recorded.
+        run_limits: Limits of the process that runs a proposal; None if the device starts a separate process.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class KernelBench:
         try:
             compiled = self._bench.compile(path, sandbox=self._sandbox)
         except CompileError as error:
-            directory = f"{path.parent}{os.sep}"  # prompts do not depend on the directory of the run
+            directory = f"{path.parent}{os.sep}"  # Prompts must not depend on the directory of the run.
             raise CompileError(
                 error.what.replace(directory, ""), log=error.log.replace(directory, ""), where=str(path), hint=error.hint
             ) from error
@@ -147,7 +147,7 @@ class KernelBench:
         return compare_sequentially(pairs, acceptance)
 
     def _time_ns(self, proposal: Proposal, directory: Path) -> float:
-        if proposal.id not in self._compiled:  # evaluated before an interruption
+        if proposal.id not in self._compiled:  # evaluated before the run was resumed
             self.build(proposal)
         return self._bench.time_ns(self._compiled[proposal.id], directory / proposal.id, dispatches=self._dispatches)
 
@@ -184,7 +184,7 @@ def profile_summary(profiled: AnalyzedKernel) -> ProfileSummary:
 
 
 def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:
-    """Return the counters of an emulated launch that decide between sources; None for a measured one."""
+    """Return the counters of an emulated launch that rank sources without times; None for a measured launch."""
     if not profiled.profile.provenance.trace.emulated:
         return None
     counters = {name: value for row in profiled.profile.counter_passes for name, value in row.items()}
@@ -194,7 +194,7 @@ def exact_counts(profiled: ProfiledKernel) -> ExactCounts | None:
 
 
 def deciding_counts(counters: Mapping[str, float], architecture: str) -> dict[str, float]:
-    """Return the deciding counters by name; those of instructions that the architecture lacks are zero."""
+    """Return the counters that rank sources, by name; counters of instructions that the architecture lacks are zero."""
     present = counters_for(architecture, DECIDING_COUNTERS)
     known = {name: counters[name] for name in DECIDING_COUNTERS if name in counters}
     return {name: 0.0 for name in DECIDING_COUNTERS if name not in present} | known
@@ -204,6 +204,6 @@ def share_of(profiled: AnalyzedKernel) -> KernelShare:
     """Return the kernel's share of the critical path and its headroom below the roofline."""
     roof = profiled.diagnosis.roofline
     headroom = profiled.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
-    shares = profiled.diagnosis.critical_shares if profiled.runtime_ns else {}  # unknown without times
+    shares = profiled.diagnosis.critical_shares if profiled.runtime_ns else {}  # Unknown without times.
     share = shares.get(profiled.profile.kernel.mangled_name, 1.0)
     return KernelShare(profiled.profile.kernel.name, share, headroom)

@@ -16,7 +16,7 @@ SCHEMA_FILE = "optimize.schema.json"
 
 
 class ComparisonRow(Part):
-    """Time saved by a new source, relative to the old time: 0.25 is a quarter less; infinite bounds are null."""
+    """Time saved by a new source, relative to the old time: 0.25 means 25 % less; infinite bounds are null."""
 
     improvement: float | None
     least: float | None
@@ -30,11 +30,11 @@ class ComparisonRow(Part):
     """Significance level of this comparison."""
     planned_pairs: int | None
     smallest_gain: float | None
-    """Gain that is found with 80 % power."""
+    """Relative gain that is detected with 80 % power."""
 
 
 class FinalPart(Part):
-    """Final comparison of the best source with the unmodified one; `confirmed` is null if there was none."""
+    """Final comparison of the best source with the unmodified one; `confirmed` is null if it was not run."""
 
     confirmed: bool | None
     reason: str | None
@@ -42,7 +42,7 @@ class FinalPart(Part):
 
 
 class PowerPart(Part):
-    """Gain that every comparison of the run finds with this power."""
+    """Relative gain that every comparison of the run detects with this power."""
 
     power: float
     smallest_gain: float | None
@@ -70,7 +70,7 @@ class BestPart(BaselinePart):
 
 
 class RebuildPart(Part):
-    """SHA-256 of the measured code object, and of that of a second build of the stored source."""
+    """SHA-256 of the measured code object, and of a second build of the stored source."""
 
     measured: str
     rebuilt: str
@@ -97,7 +97,7 @@ class GuardRow(Part):
 
 
 class VerdictRow(StrictModel):
-    """Evaluation of one proposal; fields of stages that it did not reach are null."""
+    """Evaluation of one proposal; fields of stages that were not reached are null."""
 
     proposal: str
     parent: str | None
@@ -105,7 +105,7 @@ class VerdictRow(StrictModel):
     description: str
     accepted: bool
     stage: Stage
-    """Stage that decided."""
+    """Stage that determined the verdict."""
     reason: str
     guards: tuple[GuardRow, ...]
     warnings: tuple[str, ...]
@@ -116,15 +116,15 @@ class VerdictRow(StrictModel):
     indistinguishable: bool
     correct: bool | None
     uncovered: tuple[str, ...]
-    """Branches that no trial took."""
+    """Branches that were taken in no trial."""
     runtime_ms: float | None
     improvement: float | None
-    """Gain over the best source at that time."""
+    """Relative gain over the best source at the time of the evaluation."""
     by_counters: bool
     exact_counters: dict[str, float] | None
     comparison: ComparisonRow | None
     followed: bool
-    """Whether the search continued from this source although it is not accepted."""
+    """Whether the search continued from this source although it was not accepted."""
 
 
 class OptimizeDocument(StrictModel):

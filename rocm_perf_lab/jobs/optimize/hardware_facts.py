@@ -48,7 +48,7 @@ def hardware_facts(target: Target) -> list[str]:
     waves = limits.max_waves_per_simd
     facts = [
         f"{target.compute_units} compute units (CUs) in {target.xcds} dies, {target.simds_per_cu} SIMDs per CU, wavefronts of "
-        f"{limits.wave_size} lanes; workgroups go to the dies in turn",
+        f"{limits.wave_size} lanes; workgroups are distributed to the dies round-robin",
         f"vector registers: {limits.vgprs_per_lane} per lane and SIMD for all wavefronts, allocated in steps of "
         f"{limits.vgpr_granule}: {limits.vgprs_per_lane // waves} allow {waves} wavefronts, "
         f"{limits.vgprs_per_lane // 4} allow 4, {limits.vgprs_per_lane // 2} allow 2",

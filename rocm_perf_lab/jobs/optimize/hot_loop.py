@@ -1,4 +1,4 @@
-"""Instructions of the hottest loop with their cycles, beside source lines, from the thread trace of an evaluated source."""
+"""Instructions of the hottest loop with their cycles and source lines, from the thread trace of an evaluated source."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 56
 _INNER_SHARE = 0.5
-"""An inner loop is shown instead of the outer one if it has this share of the outer loop's time."""
+"""Fraction of the outer loop's time above which the inner loop is shown instead."""
 
 
 @dataclass(frozen=True)
 class HotLoop:
-    """A loop: its source lines, its share of the wave time, cycles per turn, and one text per instruction or source line."""
+    """Hottest loop: source lines, share of the wave time, cycles per iteration, and one text per instruction or source line."""
 
     source: str
     share: float
@@ -32,7 +32,7 @@ class HotLoop:
 
 
 def hot_loop(directory: Path, analysis: Mapping[str, Any], source: str) -> HotLoop | None:
-    """Return the loop with most of the time; None without a thread trace or without loops.
+    """Return the loop with the longest time; None without a thread trace or loops.
 
     Args:
         directory: Directory of an evaluated source.
@@ -56,7 +56,7 @@ def hot_loop(directory: Path, analysis: Mapping[str, Any], source: str) -> HotLo
 
 
 def _texts(rows: Sequence[InstructionRow], source: Sequence[str]) -> list[str]:
-    """Return the instructions below their source lines; runs of cheap instructions of a long loop are summarised."""
+    """Return the instructions below their source lines; sequences of cheap instructions in a long loop are summarised."""
     turns = max(row.hits for row in rows) or 1
     shown = sorted(range(len(rows)), key=lambda at: (-rows[at].cycles, at))[:_MOST_ROWS]
     kept, texts, line, omitted = frozenset(shown), [], "", []
@@ -77,7 +77,7 @@ def _texts(rows: Sequence[InstructionRow], source: Sequence[str]) -> list[str]:
 
 
 def _source_text(place: str, source: Sequence[str]) -> str:
-    """Return `line 10: text`, or the place of a line in another file."""
+    """Return `line 10: text`, or file and line for another file."""
     name, _, number = place.rpartition(":")
     if number.isdecimal() and 0 < int(number) <= len(source) and not name.endswith((".h", ".hpp")):
         return f"line {number}: {source[int(number) - 1].strip()}"

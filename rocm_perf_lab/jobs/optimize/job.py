@@ -1,4 +1,4 @@
-"""`job=optimize`: the closed loop on one described kernel. The user's source file is never written."""
+"""`job=optimize`: the closed loop on one described kernel. The user's source file is never modified."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 class OptimizeJob:
     """Profiles the baseline, then evaluates proposals and keeps those that are correct and faster.
 
-    In the directory of an interrupted run it continues that run.
+    In the directory of an interrupted run, the job resumes it.
     """
 
     def run(self, lab: Lab) -> None:
@@ -166,7 +166,7 @@ def _with_unseen_inputs(config: LabConfig) -> LabConfig:
 
 
 def _print_rejections(lab: Lab, transforms: Sequence[Transform], text: str) -> None:
-    """Print the reasons of transforms that proposed no rewrite."""
+    """Print the reason for each transform that proposed no rewrite."""
     unit = parse_source(text.encode(), lab.config.kernel.entry)
     for transform in transforms:
         reasons = [f"line {rejection.line}: {rejection.reason}" for rejection in transform.rejections(unit)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LineageError(LabError):
-    """A directory without an optimization, or with a damaged one."""
+    """Directory without an optimization, or with a damaged one."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def show_lineage(console: Console, directory: Path, *, with_diff: bool, as_json:
     Args:
         console: Output.
         directory: Directory of a run, which may be interrupted.
-        with_diff: Print the best patch too.
+        with_diff: Also print the best patch.
         as_json: Write one JSON document to standard output instead.
 
     Raises:
-        LineageError: The directory has no optimization, or a damaged one.
+        LineageError: The directory contains no optimization, or a damaged one.
     """
     rows, baseline, summary = _read(directory)
     root = LineageNode(baseline, "the unmodified source", "baseline", "", None, _children(baseline, rows))
@@ -102,14 +102,14 @@ def _read(directory: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, A
             rows, baseline = list(summary["verdicts"]), str(summary["baseline"]["proposal"])
         except (ValueError, KeyError, TypeError) as error:
             raise LineageError(
-                "this is not a valid optimize.json", where=str(path), hint="name the directory of an optimization"
+                "this is not a valid optimize.json", where=str(path), hint="pass the directory of an optimization"
             ) from error
         return rows, baseline, summary
     if not (directory / JOURNAL).is_file():
         raise LineageError(
             "this directory does not contain an optimization",
             where=str(directory),
-            hint="name the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
+            hint="pass the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
         )
     journal = Journal(directory / JOURNAL)
     if journal.header is None:
@@ -122,7 +122,7 @@ def _row(verdict: Verdict) -> Mapping[str, Any]:
         "proposal": verdict.proposal.id,
         "parent": verdict.proposal.parent_id,
         "description": verdict.proposal.description,
-        "accepted": False,  # the winner of a round is known only at its end
+        "accepted": False,  # The accepted proposal of a round is known only at its end.
         "unsettled": verdict.accepted,
         "stage": verdict.stage,
         "reason": verdict.reason,
@@ -150,7 +150,7 @@ def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[LineageNo
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
-    """Return `rolled back` for proposals that ran, and `rejected` for those that did not."""
+    """Return `rolled back` for proposals that were measured, and `rejected` for those that were not."""
     if row["accepted"]:
         return "accepted"
     if row.get("unsettled"):
@@ -175,7 +175,7 @@ def _label(node: LineageNode) -> str:
 
 def _diff(directory: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is None:
-        raise LineageError("an interrupted run has no best patch yet", where=str(directory), hint="continue the run first")
+        raise LineageError("an interrupted run has no best patch yet", where=str(directory), hint="resume the run first")
     patch = directory / f"{summary['best']['source']}.diff"
     try:
         return patch.read_text(encoding="utf-8")

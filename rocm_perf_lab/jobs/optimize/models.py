@@ -35,7 +35,7 @@ Models = dict[str, PricedModel]
 
 
 def open_models(config: LabConfig) -> Models:
-    """Return the configured models by name; empty if transforms propose. No request is sent.
+    """Return the configured models by name; empty if the proposer uses transforms only. No request is sent.
 
     Raises:
         LabError: The model, its URL, its key, the transcript or a prompt template is missing or invalid.
@@ -85,13 +85,13 @@ def open_proposer(
     """Create the configured proposer; on exit, log the transcript and its cost.
 
     Args:
-        lab: Run.
+        lab: Context of the run.
         models: Result of :func:`open_models`.
         transforms: Transforms; with a model, evolutionary search uses both.
         guards: Guards, whose rules are part of the prompt.
-        tracker: Receives the transcript and its cost.
+        tracker: Logs the transcript and its cost.
         directory_of: Returns the directory with the profile of a proposal.
-        report: Called with the spending after each batch of calls.
+        report: Called with the total spending after each batch of calls.
     """
     settings, entry = lab.config.optimizer, lab.config.kernel.entry
     if not models:
@@ -140,7 +140,7 @@ def failure_of(proposer: Proposer) -> ModelError | None:
 
 
 def spending_metrics(spending: Spending) -> dict[str, float]:
-    """Return calls, tokens and cost as metrics of a run."""
+    """Return calls, tokens and cost as tracking metrics."""
     return {
         "llm_calls": float(spending.calls),
         "llm_tokens_read": float(spending.read),

@@ -1,6 +1,6 @@
 """Facts in prompts: those of the target, and those of an evaluated source.
 
-Facts are read from the documents of an evaluation, so they are identical in a run that was interrupted and resumed.
+Facts are read from the documents of an evaluation, so that they are identical in a resumed run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINES = 8
 _LOSSES, _LEAST_LOSS = 5, 0.03
 _OPCODES = 4
 _OMITTED_SUFFIXES = ("flops", "bytes", "ops", "cycles")
-"""Suffixes of metrics that are amounts; prompts have shares and rates."""
+"""Suffixes of metrics that are totals; prompts contain fractions and rates instead."""
 
 
 def rules_of(lab: Lab, guards: Sequence[object]) -> PromptRules:
@@ -70,18 +70,18 @@ def facts_of(directory: Path, kernel: KernelDescription | None, source: str) -> 
 
 
 def _tolerances(kernel: KernelDescription) -> list[str]:
-    """Return the allowed error of each output in words."""
+    """Return a description of each output's tolerance."""
     outputs = [a.name for a in kernel.arguments if isinstance(a, BufferArgument) and a.access != "in"]
     declared = kernel.tolerance
     texts = [f"{n} within rtol {declared[n].rtol:g}, atol {declared[n].atol:g}" for n in outputs if n in declared]
     derived = [n for n in outputs if n not in declared or declared[n].note is None]
     if derived:
-        texts.append(f"{', '.join(derived)} within the rounding errors of another order of the same operations")
+        texts.append(f"{', '.join(derived)} within the rounding errors of reordering the same operations")
     return texts
 
 
 def hot_spots(directory: Path) -> list[str]:
-    """Return source lines by executed instructions with their most frequent opcodes; empty without instruction counts."""
+    """Return source lines by executed instructions, with their most frequent opcodes; empty without instruction counts."""
     if not (directory / COUNTS_NAME).is_file():
         return []
     try:

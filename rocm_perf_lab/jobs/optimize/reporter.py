@@ -1,4 +1,4 @@
-"""Console output and tracking of the closed loop: one run per proposal, below that of its parent, and curves over evaluations."""
+"""Console output and tracking of the closed loop: one run per proposal, nested in that of its parent, and curves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LoopReporter:
-    """Prints and tracks verdicts. After an interruption, verdicts that are already tracked are only printed."""
+    """Prints and tracks verdicts. In a resumed run, verdicts that are already tracked are only printed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LoopReporter:
         self._baseline_ns = self._best_ns = journal.header.runtime_ns if journal.header is not None else 0.0
 
     def proposed(self, proposal: Proposal, number: int) -> None:
-        """Number a proposal and show it in the progress line."""
+        """Assign the number of a proposal, and show it in the progress line."""
         self._numbers[proposal.id] = number
         self._parents[proposal.id] = proposal
         self._progress.started(number, proposal.description)
@@ -69,7 +69,7 @@ class LoopReporter:
         self._log(verdict)
 
     def rolled_back(self, verdict: Verdict) -> None:
-        """Print and track a proposal that ran and was not accepted."""
+        """Print and track a proposal that was measured and not accepted."""
         self._lab.console.print(f"[dim]rolled back {self._summary(verdict)}[/]")
         self._log(verdict)
 
@@ -77,7 +77,7 @@ class LoopReporter:
         """Print an accepted proposal that the final comparison did not confirm, and correct its child run."""
         self._lab.console.print(f"[yellow]rolled back[/] [dim]{self._summary(verdict)}[/]")
         child, run_id = self._children.get(verdict.proposal.id), self._journal.child_run(verdict.proposal)
-        if child is None and run_id is not None:  # tracked before an interruption
+        if child is None and run_id is not None:  # tracked before the run was resumed
             child = self._tracker.known_child(run_id)
         if child is not None:
             child.set_tags(verdict_tags(verdict))
@@ -87,11 +87,11 @@ class LoopReporter:
         return escape(f"{number}: {proposal.description} ({verdict.reason})")
 
     def _log_curves(self, verdict: Verdict, number: int) -> None:
-        """Track the best time so far, and the spending beside it; the step is the number of the evaluation."""
+        """Track the best time and the spending so far; the step is the number of the evaluation."""
         if verdict.accepted and verdict.runtime_ns:
             self._best_ns = min(self._best_ns, verdict.runtime_ns)
         if self._journal.is_tracked(verdict.proposal):
-            return  # logged before an interruption
+            return  # logged before the run was resumed
         spending = self._progress.spending
         metrics = {}
         if self._best_ns:

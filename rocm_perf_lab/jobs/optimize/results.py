@@ -53,7 +53,7 @@ def write_results(
         result: Result of the closed loop.
         rebuild: Compiles the stored source again.
         isolation: Description of the sandbox.
-        word: `measured` or `emulated`.
+        word: Kind of times, `measured` or `emulated`.
         errors: Error bands of emulated times; None for measured ones.
         seeds: Secret seeds of the run; None if it has none.
         spending: Calls, tokens and cost of models; None without models.

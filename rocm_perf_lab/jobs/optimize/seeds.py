@@ -1,7 +1,7 @@
 """Secret seeds of an optimization: of the trials, and of the sample of workgroups for emulated times.
 
-Both are drawn for each run unless the configuration sets them, so that the author of a rewrite can know neither. They are stored
-in the journal, so that a resumed run continues with them, and in `optimize.json`, so that a run can be repeated exactly.
+Unless set in the configuration, both are drawn for each run, so that the author of a rewrite cannot know them. They are stored in
+the journal, for resumed runs, and in `optimize.json`, to repeat a run exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_run_seeds(lab: Lab) -> Lab:
-    """Return a run whose seeds are set: those of the configuration, else of the journal, else secret ones.
+    """Return a run with seeds from the configuration, else from the journal, else drawn at random.
 
     Raises:
         ResumeError: The journal cannot be read.
@@ -37,7 +37,7 @@ def with_run_seeds(lab: Lab) -> Lab:
 
 
 def seeds_of(lab: Lab) -> RunSeeds:
-    """Return the seeds of a run; the device may have its own seed of the sample, and a GPU has none."""
+    """Return the seeds of a run. The device may set the seed of the sample; a GPU has none."""
     device = lab.measuring_device
     samples = device.sample.seed if isinstance(device, SampledDevice) else None
     return RunSeeds(trials=lab.config.optimizer.verification.seed, samples=samples)

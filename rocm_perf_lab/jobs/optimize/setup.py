@@ -41,7 +41,7 @@ _MIB = 1 << 20
 
 
 def ordered_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
-    """Return all transforms, those that address a loss in the ledger first, and print the order."""
+    """Return all transforms, first those that address a loss in the ledger, and print the order."""
     bottleneck = diagnosis.bottleneck
     classes = (bottleneck.name, *bottleneck.others)
     first = [transform.name for transform in transforms if addresses_any(transform, classes)]
@@ -53,14 +53,14 @@ def ordered_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Dia
 
 @dataclass(frozen=True)
 class LoopComponents:
-    """Transforms, guards, search, sandbox and models; building them validates their arguments before the baseline is measured."""
+    """Transforms, guards, search, sandbox and models; they are built, and so validated, before the baseline is measured."""
 
     transforms: list[Transform]
     guards: list[Guard]
     search: Search
     sandbox: Sandbox
     model: Models
-    """Models by name; empty if transforms propose."""
+    """Models by name; empty if the proposer uses transforms only."""
 
     @classmethod
     def of(cls, lab: Lab) -> LoopComponents:
@@ -92,14 +92,14 @@ def clear_directory(directory: Path) -> None:
     """Delete the files of a finished run.
 
     Raises:
-        LabError: The directory holds an interrupted run.
+        LabError: The directory contains an interrupted run.
     """
     summary, journal = directory / "optimize.json", directory / JOURNAL
     if journal.exists() and not summary.exists():
         raise LabError(
-            "there is an interrupted run in this directory",
+            "this directory contains an interrupted run",
             where=str(directory),
-            hint=f"continue it with rocm-perf optimize --resume {directory}, or choose another directory",
+            hint=f"resume it with rocm-perf optimize --resume {directory}, or choose another directory",
         )
     for path in (summary, journal, directory / TRANSCRIPT):
         path.unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def search_of(settings: OptimizerConfig) -> Search:
 def with_evidence(config: LabConfig, device: Device) -> LabConfig:
     """Return a configuration that records a thread trace, for the cycles of instructions in prompts.
 
-    Only an emulator with a timing model does so by itself; on a GPU, choose passes=deep.
+    Applies only to an emulator with a timing model; on a GPU, select passes=deep.
     """
     if config.optimizer.proposer == "transforms" or not device.identity.emulated or config.target.timing is None:
         return config
@@ -163,7 +163,7 @@ def sandbox_of(settings: OptimizerConfig) -> Sandbox:
     """Return the sandbox for compilers of candidates.
 
     Raises:
-        SandboxUnavailable: Its protection is incomplete here, and `optimizer.isolation.required` is set.
+        SandboxUnavailable: Protection is incomplete on this machine, and `optimizer.isolation.required` is set.
     """
     sandbox = Sandbox(limits_of(settings, settings.isolation.compile_timeout_s))
     if settings.isolation.required:
@@ -178,7 +178,7 @@ def limits_of(settings: OptimizerConfig, seconds: float) -> SandboxLimits:
 
 
 def trial_runners(config: LabConfig, device: Device) -> list[TrialRunner]:
-    """Return the runners of trials: the emulator with all checks, and the device if it is a GPU or the only runner."""
+    """Return the runners of trials: the emulator with all checks, and the device if it is a GPU or no emulator is available."""
     on_device = config.optimizer.gate == "none" or not device.identity.emulated
     runners: list[TrialRunner] = [EmulatorRunner(config.target)] if config.optimizer.gate == "emulator" else []
     return [*runners, *([DeviceRunner(device)] if on_device else [])]

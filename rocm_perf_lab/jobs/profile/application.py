@@ -45,23 +45,23 @@ _NEEDED_LATER = (
     "numpy.ma",
     "numpy.random",
 )
-"""Modules in the order of their use; NumPy loads the last ones at first use."""
+"""Modules in order of use; the last ones are those that NumPy loads at first use."""
 
 
 class ApplicationJob:
     """Profiles a command line that launches kernels.
 
     Args:
-        command: Program and arguments, passed on unchanged, as is the environment.
+        command: Program and arguments, which are passed on unchanged, like the environment.
         runs: Timed runs.
         kernel: Regular expression of the kernel to analyse; None selects the one with the largest exposed time.
         focus_critical: Analyse the kernel that contributes most to the critical path.
-        rocprof: False measures the wall-clock time of the command only.
-        timeout_s: Limit of one run.
+        rocprof: False measures only the wall-clock time of the command.
+        timeout_s: Time limit of one run in seconds.
         device: `rocm` profiles with rocprofv3, `emulator` on an emulated GPU; `auto` chooses the emulator if there is no GPU.
         gpus: Number of emulated GPUs.
         threads: Threads of the emulator; 0 for one per CPU that this process may use.
-        root: Directory tree with ROCm for the emulator, which becomes the application's root directory.
+        root: ROCm directory tree for the emulator, which becomes the application's root directory.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class ApplicationJob:
         self._timeout_s = timeout_s
         if device == EMULATOR and not rocprof:
             raise LabError(
-                "the wall-clock time of an application on an emulated GPU is not that of a GPU",
+                "on an emulated GPU, the wall-clock time of an application is not that on a GPU",
                 where="--no-rocprof, device=emulator",
-                hint="leave one of them out",
+                hint="omit one of them",
             )
         if Path(self._command[0]).suffix in _SOURCES:
             hint = f"rocm-perf run --profile {self._command[0]} compiles and profiles it"
@@ -111,7 +111,7 @@ class ApplicationJob:
         if self._is_emulated:
             self._emulate(lab)
             return
-        # The profiler takes a second or more in other processes; this one imports modules meanwhile.
+        # Imports modules while the profiler runs in other processes, for a second or more.
         threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
         profiler = Rocprofv3.find()
         check_program(self._command)
@@ -204,7 +204,7 @@ class ApplicationJob:
             raise LabError(f"the command cannot be run: {error.strerror}", where=shlex.join(self._command)) from error
         if code is None:
             raise LabError(
-                f"the command took more than {self._timeout_s:g} s and was ended",
+                f"the command took more than {self._timeout_s:g} s and was stopped",
                 where=shlex.join(self._command),
                 hint="raise --timeout",
             )

@@ -32,11 +32,11 @@ def chosen_device(device: str, root: Path | None = None) -> str:
     """Return `rocm` or `emulator`.
 
     Args:
-        device: One of those, or `auto`: the emulator if this machine has no GPU. rocprofv3 without ROCm's runtime is used.
-        root: Directory tree with ROCm, which the emulator needs.
+        device: One of those, or `auto`, which selects the emulator if this machine has no GPU.
+        root: ROCm directory tree for the emulator.
 
     Raises:
-        LabError: There is no such device.
+        LabError: The device does not exist.
     """
     if device not in _DEVICES:
         raise LabError(f"there is no device {device!r} for applications", where="device", hint=f"use {', '.join(_DEVICES)}")
@@ -50,7 +50,7 @@ def chosen_device(device: str, root: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class ApplicationDevice:
-    """Device of an application: `rocm`, `emulator` or `auto`, and a directory tree with ROCm for the emulator."""
+    """Device of an application: `rocm`, `emulator` or `auto`, and a ROCm directory tree for the emulator."""
 
     device: str = "auto"
     root: Path | None = None
@@ -60,7 +60,7 @@ class ApplicationDevice:
         """Return whether the application runs on an emulated GPU.
 
         Raises:
-            LabError: There is no such device, or a directory tree for a real GPU.
+            LabError: The device does not exist, or a directory tree is set for a real GPU.
         """
         chosen = chosen_device(self.device, self.root)
         if chosen != EMULATOR and self.root is not None:
@@ -81,7 +81,7 @@ class ApplicationDevice:
         return EmulatedProfiler(config.target, tuple(config.passes.counters), root=self.root, reason=reason)
 
     def default_build(self, target: Target) -> str:
-        """Return the build command of an application without one: hipcc if it is there, else the compiler of the wheels."""
+        """Return the default build command of an application: hipcc if installed, else the compiler from the Python packages."""
         if not self.is_emulated:
             return f"{_COMPILER} -O3 {{source}} -o {{binary}}"
         has_hipcc = self.root is not None or shutil.which(_COMPILER) is not None

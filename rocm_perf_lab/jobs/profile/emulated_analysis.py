@@ -1,4 +1,4 @@
-"""Analysis of an application that ran on an emulated GPU: the recorder of its dispatches before, the profile after.
+"""Analysis of an application on an emulated GPU: the recorder of its dispatches, and the profile of the recording.
 
 `rocm-perf profile` and `rocm-perf run --profile` share it. Instruction counters are exact, times are emulated.
 """
@@ -34,7 +34,7 @@ class EmulatedAnalysis:
     """Profile of one run of an application.
 
     Args:
-        lab: The run of rocm-perf-lab.
+        lab: Context of the run.
         command: Program and arguments.
         gpus: Number of emulated GPUs.
         kernel: Regular expression of the kernel to analyse; None selects the one with the largest exposed time.
@@ -73,9 +73,9 @@ class EmulatedAnalysis:
         """Analyse one kernel of a run that has ended.
 
         Args:
-            recorder: Its recorder.
-            written: Its databases.
-            notes: Remarks for readers of the numbers.
+            recorder: Recorder of the run.
+            written: Databases written by the recorder.
+            notes: Remarks on the validity of the numbers.
 
         Raises:
             LabError: No kernel was dispatched, or none matches.

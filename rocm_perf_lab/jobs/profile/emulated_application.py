@@ -23,10 +23,10 @@ class EmulatedApplication:
     Args:
         command: Program and arguments.
         timeout_s: Limit of the run in seconds.
-        runs: Requested number of runs; one is enough, since equal work has equal times.
+        runs: Requested number of runs; only one is executed, because emulated times do not vary.
         gpus: Number of emulated GPUs.
         threads: Threads per dispatch; 0 for one per CPU that this process may use.
-        root: Directory tree with ROCm that becomes the application's root directory.
+        root: ROCm directory tree that becomes the application's root directory.
         kernel: Regular expression of the kernel to analyse; None selects the one with the largest exposed time.
         focus_critical: Analyse the kernel that contributes most to the critical path.
     """

@@ -39,13 +39,13 @@ class EmulatedProfiler:
     """Profiles applications on an emulated GPU; implements :class:`~rocm_perf_lab.profiling.application.ApplicationProfiler`.
 
     Args:
-        target: The GPU.
-        counters: Counters to record, as in the configuration of passes.
+        target: GPU to emulate.
+        counters: Counters to record, in the format of the group `passes`.
         gpus: Number of GPUs.
         threads: Threads per dispatch; 0 for one per CPU that this process may use.
-        root: Directory tree with ROCm that becomes the application's root directory.
+        root: ROCm directory tree that becomes the application's root directory.
         runtime: HIP runtime of the application.
-        reason: Why this device was chosen.
+        reason: Reason for the choice of this device.
     """
 
     target: Target
@@ -89,7 +89,7 @@ class EmulatedProfiler:
         return own_command("run", *machine, *root, "--", *command)
 
     def building(self, command: Sequence[str]) -> list[str]:
-        """Return the command line that runs a build command: in the root directory if there is one."""
+        """Return the command line that runs a build command, in the root directory, if set."""
         if command[0] == PROGRAM:
             return own_command(*command[1:])
         return list(command) if self.root is None else self.plain(command)
@@ -101,8 +101,8 @@ class EmulatedProfiler:
 
         Args:
             command: Program and arguments.
-            recorder: Writes the databases.
-            log: File for its output.
+            recorder: Recorder that writes the databases.
+            log: File for the application's output.
             timeout_s: Limit of the run in seconds.
 
         Returns:
@@ -128,7 +128,7 @@ class EmulatedProfiler:
         with _output_to(log):
             result = run_application(run)
         if result.timed_out:
-            raise _failure(f"took more than {timeout_s:g} s and was ended", command, log, "increase --timeout")
+            raise _failure(f"took more than {timeout_s:g} s and was stopped", command, log, "increase --timeout")
         if result.end.kind == "error":
             raise LabError(f"the application cannot be started: {os.strerror(result.end.number)}", where=command[0])
         if result.end.exit_code:
@@ -174,7 +174,7 @@ class EmulatedApplicationPasses:
         return (read_databases(written.databases),), (*notes, *written.notes)
 
     def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-        """Return nothing: the trace of :meth:`times` has the counters."""
+        """Return no traces: the trace of :meth:`times` contains the counters."""
         return (), ()
 
 

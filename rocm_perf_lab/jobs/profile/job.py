@@ -62,7 +62,7 @@ class ProfileJob:
 
 
 def keep_source(lab: Lab) -> None:
-    """Store the source of the kernel in the run, for comparisons after it changed."""
+    """Copy the kernel's source to the run's directory, for comparisons after the original changes."""
     source = lab.config.kernel.source_path
     write_bytes(lab.output_dir / SNAPSHOT / source.name, source.read_bytes())
 
@@ -85,7 +85,7 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
     """Check that the selected checks of the emulator found no defect.
 
     Raises:
-        NegativeResult: There are findings; they are in checks.json as well.
+        NegativeResult: The checks found a defect; checks.json lists all findings.
     """
     if findings:
         count = len(findings)

@@ -1,4 +1,4 @@
-"""Models of the documents beside a profile: findings of checks, and the wall-clock time of a command; JSON Schemas."""
+"""Models and JSON Schemas of additional documents of a profile: findings of checks, and the wall-clock time of a command."""
 
 from __future__ import annotations
 

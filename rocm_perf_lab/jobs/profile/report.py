@@ -1,4 +1,4 @@
-"""Report of the profile of an application: prints, plots and logs it."""
+"""Output of an application's profile: printed, plotted and logged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def report_profile(lab: Lab, command: tuple[str, ...], found: KernelAnalysis) ->
     """Print and log a finished profile.
 
     Args:
-        lab: The run of rocm-perf-lab.
+        lab: Context of the run.
         command: Program and arguments.
-        found: Their analysis.
+        found: Analysis of their run.
     """
     with lab.deferred_tracker(f"profile {shlex.join(command)[:60]}") as tracker:
         record_profile(lab, command, found, tracker)
@@ -45,7 +45,7 @@ def record_profile(lab: Lab, command: tuple[str, ...], found: KernelAnalysis, tr
 
 
 def answer_profile(lab: Lab, found: KernelAnalysis, tracker: RunTracker) -> None:
-    """Print where the results are, and the document if that was requested."""
+    """Print the location of the results, and the document, if requested."""
     from rocm_perf_lab.jobs.show import runtime_text, show_locations
 
     show_locations(lab, tracker)

@@ -1,6 +1,6 @@
 """Compile a kernel, launch it on the device, verify its output, and analyse the recorded database.
 
-A profile is one run of the workbench, an optimization many.
+A profile uses the workbench once, an optimization many times.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """Kernel of one build, and the description with the launch that its source asks for."""
+    """Kernel of one build, and its description with the launch that the source requests."""
 
     build: BuildResult
     kernel: KernelMetadata
@@ -75,7 +75,7 @@ class CompiledKernel:
     description: KernelDescription
 
     def launch(self) -> Launch:
-        """Build the launch; its buffers are new."""
+        """Build the launch with new buffers."""
         return build_launch(self.description, self.build.code_object, self.kernel.symbol, self.build.contract)
 
     @cached_property
@@ -86,7 +86,7 @@ class CompiledKernel:
 
     @property
     def launched_code_sha256(self) -> str:
-        """SHA-256 of the instructions and of the launch: equal instructions with another grid are another program."""
+        """SHA-256 of the instructions and of the launch: equal instructions with different grids are different programs."""
         own = self.description
         launch = (*own.grid, "x", *own.block, "x", *own.work_items, "x", own.dynamic_lds_bytes)
         return hashlib.sha256(f"{self.machine_code_sha256} {' '.join(map(str, launch))}".encode()).hexdigest()
@@ -134,7 +134,7 @@ class Workbench:
         return read_roofline_csv(path) if path is not None else None
 
     def compile(self, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False) -> CompiledKernel:
-        """Compile a source instead of that of the description.
+        """Compile a source in place of the described one.
 
         Args:
             source: Source file.
@@ -165,7 +165,7 @@ class Workbench:
     ) -> BuildResult:
         """Compile a source with a description whose params may differ from the configured ones.
 
-        With `promise_checks`, accesses trap if misaligned, and so do false assumptions.
+        With `promise_checks`, misaligned accesses and false assumptions trap.
 
         Raises:
             CompileError: The source does not compile.
@@ -264,7 +264,7 @@ class Workbench:
         return profile, diagnosis
 
     def time_ns(self, compiled: CompiledKernel, directory: Path, *, dispatches: int) -> float:
-        """Return the median time of some dispatches in a separate process, without verification and counters.
+        """Return the median time in ns of `dispatches` dispatches in a separate process, without verification and counters.
 
         Raises:
             LabError: The profiler recorded no dispatch.
@@ -294,7 +294,7 @@ class Workbench:
 
 
 def _write_observations(passes: PassResults, launch: Launch, directory: Path) -> tuple[Path, ...]:
-    """Write findings, instruction counts and printed text, as far as there are any."""
+    """Write findings, instruction counts and printed text, if any."""
     files: list[Path] = []
     if passes.findings:
         files.append(write_findings(passes.findings, directory))

@@ -40,11 +40,11 @@ class CaptureDevice:
     gpus: int | None = None
 
     def machine(self, command: tuple[str, ...]) -> EmulatedMachine | None:
-        """Return the emulated machine for an application; None for the GPU of this machine.
+        """Return the emulated machine for an application; None if it uses the GPU of this machine.
 
         Raises:
-            LabError: There is no such target, or it cannot be emulated; the directory tree has no ROCm, or is for a real GPU; or
-                the application cannot start.
+            LabError: The target does not exist or cannot be emulated, a directory tree contains no ROCm or is set for a real GPU,
+                or the application cannot start.
         """
         from rocm_perf_lab.jobs.run.launch import prepare_launch
         from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
@@ -68,12 +68,12 @@ def run_capture(
     Args:
         request: Application and dispatches.
         where: Device of the application.
-        console: Receives progress and results, but not the JSON document.
+        console: Prints progress and results, but not the JSON document.
         as_json: Print a :class:`~rocm_perf_lab.replay.documents.CaptureReport` to standard output.
         tracking: Whether each capture is a tracking run.
 
     Raises:
-        ApplicationCaptureError: There is no capture; the message reports the reason.
+        ApplicationCaptureError: No dispatch was captured; the message contains the reason.
         ToolBuildError: The capture tool cannot be built.
         LabError: The application cannot run on the emulated GPU.
     """
@@ -120,7 +120,7 @@ def run_list(request: CaptureRequest, where: CaptureDevice, console: Console, *,
     """Run an application and print its kernels by time; return the exit code, 1 if the application failed or was killed.
 
     Raises:
-        ApplicationCaptureError: It dispatched no kernel, or the tool was not loaded.
+        ApplicationCaptureError: The application dispatched no kernel, or the tool was not loaded.
         ToolBuildError: The capture tool cannot be built.
     """
     from rocm_perf_lab.replay.dispatch_list import list_dispatches
@@ -169,12 +169,12 @@ def chosen_dispatches(
     """Run the application once to time its dispatches, and return the request with the chosen ones.
 
     Args:
-        request: Request whose kernels are used if `top` is None.
+        request: Captures to make; its kernels are used if `top` is None.
         where: Device of the application.
-        console: Receives a line for each chosen dispatch.
+        console: Prints a line for each selected dispatch.
         top: Number of kernels with the longest total times.
         which: Dispatch of each kernel.
-        as_json: The output of the application goes to standard error.
+        as_json: Redirect the application's output to standard error.
 
     Raises:
         LabError: The output exists, the run failed, or no dispatched kernel has a requested name.
@@ -196,7 +196,7 @@ def chosen_dispatches(
         chosen.append(WantedDispatch(kernel.name, dispatch.index))
     if not chosen:
         raise LabError(
-            "the application dispatched only kernels with which HIP copies and fills memory",
+            "the application dispatched only HIP's kernels for copying and filling memory",
             where="--top",
             hint=f"To capture one of them, add --kernel {found.kernels[0].name}.",
         )
@@ -206,7 +206,7 @@ def chosen_dispatches(
 
 @dataclass
 class _CaptureProgress:
-    """Prints a line for each complete capture if there are several."""
+    """Prints a line for each completed capture if several were requested."""
 
     console: Console
     total: int

@@ -41,7 +41,7 @@ _SHOWN_REGIONS = 12
 
 @dataclass(frozen=True)
 class ReplayTarget:
-    """Capture to replay and its device. `target` is the GPU that the emulator models; by default one of the architecture."""
+    """Capture to replay, and its device. `target` is the GPU to emulate; the default has the captured architecture."""
 
     capture_dir: Path | None = None
     device: Literal["auto", "rocm", "emulator"] = "auto"
@@ -52,20 +52,20 @@ class ReplayTarget:
 
     @property
     def directory(self) -> Path:
-        """The given directory, else the first default directory that exists."""
+        """The selected directory, else the first default directory that exists."""
         if self.capture_dir is not None:
             return self.capture_dir
         return next((directory for directory in DEFAULT_DIRECTORIES if directory.is_dir()), DEFAULT_DIRECTORIES[0])
 
     @property
     def chosen_device(self) -> DeviceName:
-        """The given device; for `auto` the GPU if there is one, else the emulator."""
+        """The selected device; for `auto`, the GPU of this machine, else the emulator."""
         if self.device != "auto":
             return self.device
         return "rocm" if KFD.exists() or self.library is not None else "emulator"
 
     def emulated_target(self, capture: Capture) -> Target:
-        """Return the GPU that the emulator models for a capture.
+        """Return the GPU to emulate for a capture.
 
         Raises:
             LabError: The named target has another architecture.
@@ -83,16 +83,16 @@ class ReplayTarget:
         return target
 
     def timing_errors(self, capture: Capture) -> TimingErrors:
-        """Return the error bands of emulated times: the target's, or assumed ones for another emulator behind an HSA runtime."""
+        """Return the error bands of emulated times: those of the target, or assumed ones for other emulators of HSA devices."""
         from rocm_perf_lab.target.timing_errors import UNVALIDATED
 
         return self.emulated_target(capture).timing_errors if self.chosen_device == "emulator" else UNVALIDATED
 
     def require_times(self, capture: Capture) -> None:
-        """Refuse a timed replay on the emulator of an architecture without a timing model.
+        """Reject a timed replay on the emulator if its architecture has no timing model.
 
         Raises:
-            ReplayError: There is no timing model.
+            ReplayError: The architecture has no timing model.
         """
         if self.chosen_device == "emulator" and self.emulated_target(capture).timing is None:
             raise ReplayError(
@@ -113,7 +113,7 @@ class ReplayTarget:
         """Return a replay session for the capture.
 
         Raises:
-            LabError: An agent is given for the emulator, or the named target has another architecture.
+            LabError: An agent is selected on the emulator, or the named target has another architecture.
         """
         device = self.chosen_device
         if device == "emulator" and self.agent is not None:
@@ -148,7 +148,7 @@ class FullVmRequest:
 
     @property
     def job(self) -> ReplayRequest:
-        """The request to the session. With a tolerance, NaN values compare equal by default."""
+        """The request to the session. If a tolerance is set, NaN values compare equal by default."""
         nan = self.nan or ("equal" if self.rtol or self.atol else "exact")
         order = CheckRequest(rtol=self.rtol, atol=self.atol, nan=nan, types=dict(self.types))
         return ReplayRequest(
@@ -195,7 +195,7 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool, trac
         CaptureError: The capture is damaged or incomplete.
         ReservationError: The captured addresses cannot be reserved.
         DeviceFault: The kernel faulted or did not end in time.
-        OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+        OverrideError: The code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
         ReplayError: The capture cannot be replayed on this machine, or its architecture has no emulated times.
     """
     document = replay_capture(request, lambda: None if as_json else console.print("Memory reconstructed."), tracking)

@@ -32,7 +32,7 @@ def run_compare(
 
     Raises:
         CaptureError: The capture is damaged or incomplete.
-        OverrideError: A code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+        OverrideError: A code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
         DeviceFault: A kernel faulted or did not end in time.
         ReplayError: The capture cannot be replayed on this machine, or its architecture has no emulated times.
     """

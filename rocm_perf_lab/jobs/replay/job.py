@@ -40,8 +40,8 @@ class ReplayJob:
         capture: Existing capture; None captures the described kernel on the emulator.
         override: Source that replaces that of the description, relative to the directory of the kernel; or a .hsaco file.
         iterations: Number of replays of each code object.
-        rtol: Relative tolerance of floats.
-        atol: Absolute tolerance of floats.
+        rtol: Relative tolerance for floating-point values.
+        atol: Absolute tolerance for floating-point values.
         device: Device of the replays.
         timeout_s: Time limit in seconds of one series of replays.
 
@@ -61,7 +61,7 @@ class ReplayJob:
     ) -> None:
         for name, tolerance in (("rtol", rtol), ("atol", atol)):
             if not 0 <= tolerance < math.inf:
-                raise LabError(f"{tolerance} is no tolerance", where=f"job.{name}", hint="Pass 0 or a positive number.")
+                raise LabError(f"{tolerance} is not a valid tolerance", where=f"job.{name}", hint="Use 0 or a positive number.")
         self._override = Path(override)
         self._capture = Path(capture) if capture is not None else None
         self._iterations = iterations
@@ -184,7 +184,7 @@ class ReplayJob:
 
 
 def _errors(lab: Lab, device: DeviceName) -> TimingErrors:
-    """Return the error bands of emulated times: those of the target, or assumed ones behind an HSA runtime."""
+    """Return the error bands of emulated times: those of the target, or assumed ones for other emulators of HSA devices."""
     return lab.config.target.timing_errors if device == "emulator" else UNVALIDATED
 
 
@@ -220,7 +220,7 @@ def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
     """Check the memory after all replays.
 
     Raises:
-        NegativeResult: It differs from the memory after the captured dispatch.
+        NegativeResult: The memory differs from that after the captured dispatch.
     """
     wrong = [m for r in replays if r.verification is not None for m in r.verification.mismatches]
     if wrong:

@@ -52,7 +52,7 @@ def run_project(capture: Path, directory: Path, request: ProjectRequest, console
 
 
 def run_build(description: Path, output: Path, console: Console, *, architecture: str | None) -> None:
-    """Compile the description of a project and write the code object.
+    """Compile the kernel of a project, and write the code object.
 
     Raises:
         LabError: The description is invalid or the source does not compile.
@@ -65,18 +65,16 @@ def run_build(description: Path, output: Path, console: Console, *, architecture
 
 
 def _architecture(description: Path) -> str:
-    """Return the architecture of the project that a description belongs to."""
+    """Return the architecture of the project in the directory of a description."""
     for directory in description.absolute().parents:
         document = directory / NAME
         if document.is_file():
             try:
                 return ProjectDocument.model_validate_json(document.read_bytes()).architecture
             except ValueError as error:
-                raise LabError(
-                    "this is no document of a project", where=str(document), hint="Pass --architecture NAME."
-                ) from error
+                raise LabError("this is not a project document", where=str(document), hint="Pass --architecture NAME.") from error
     raise LabError(
-        "the architecture is unknown: the description belongs to no project",
+        "the architecture is unknown: the description is not in a project",
         where=str(description),
         hint="Pass --architecture NAME, for example gfx942.",
     )

@@ -1,7 +1,7 @@
-"""Captures and replays of the replay commands as tracking runs: `track_capture`, `track_replay`, `track_comparison`.
+"""Tracking runs of the replay commands: `track_capture`, `track_replay`, `track_comparison`.
 
-These commands compose no configuration. Tracking is on if the environment or the working directory has a store: the variable
-MLFLOW_TRACKING_URI or the file of the default store. A store that cannot be used never fails a command.
+These commands have no configuration. They are tracked if the variable MLFLOW_TRACKING_URI is set, or the working directory has
+the file of the default store. A store that cannot be used does not fail a command.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 TrackingChoice = Literal["auto", "mlflow", "none"]
 _KEPT_S = 3600.0
-"""Age of an empty directory of records after which it is removed."""
+"""Age in seconds after which an empty directory of records is removed."""
 _TARGET = "rocm_perf_lab.tracking.store.open_mlflow_tracker"
 
 
 def is_tracked(choice: TrackingChoice) -> bool:
-    """Return whether a command logs a run; `auto` does if there is a store."""
+    """Return whether a command logs a run; `auto` logs one if a store exists."""
     if choice != "auto":
         return choice == "mlflow"
     return bool(os.environ.get("MLFLOW_TRACKING_URI")) or Path(DEFAULT_URI.removeprefix("sqlite:///")).exists()
@@ -120,13 +120,13 @@ def _tracker(name: str, tags: Mapping[str, str]) -> DeferredTracker:
     records = cache_dir() / "tracking-records"
     records.mkdir(parents=True, exist_ok=True)
     for logged in records.iterdir():
-        with suppress(OSError):  # not empty: not logged yet
+        with suppress(OSError):  # Not empty: its record is not logged yet.
             if time.time() - logged.stat().st_mtime > _KEPT_S:
                 logged.rmdir()
     return DeferredTracker(component, name, Path(tempfile.mkdtemp(dir=records)), tags)
 
 
 def _store() -> str:
-    """Return the store with an absolute path: the record is logged by another process."""
+    """Return the URI of the store with an absolute path, because another process logs the record."""
     given = os.environ.get("MLFLOW_TRACKING_URI")
     return given or f"sqlite:///{Path(DEFAULT_URI.removeprefix('sqlite:///')).absolute()}"

@@ -54,15 +54,15 @@ class CompilationRequest:
     output: Path | None
     """None: `a.out`, or the name of each source with another suffix."""
     architectures: tuple[str, ...]
-    """Empty: that of the default target."""
+    """Empty: architecture of the default target."""
     options: str
-    """Other options of compiler and linker, quoted for a shell, with the names of objects and archives."""
+    """Other compiler and linker options, quoted for a shell, including names of objects and archives."""
     kind: frozenset[str] = frozenset()
     """Options for the kind of output: `-c`, `-S`, `-E`, `-M`, `-emit-llvm`, `-fsyntax-only`; empty: a program."""
     part: Literal["host", "device"] | None = None
-    """The only part to compile; None: all parts."""
+    """Part to compile; None: host and device code."""
     is_bundled: bool = True
-    """Whether device code alone is written as an offload bundle."""
+    """Whether device code is written as an offload bundle, without host code."""
     dependencies: DependencyOptions = field(default_factory=DependencyOptions)
 
     @classmethod
@@ -70,7 +70,7 @@ class CompilationRequest:
         """Sort the arguments of hipcc.
 
         Raises:
-            LabError: There is nothing to compile or link, no name after -o, one name for several files, or no known architecture.
+            LabError: No source or object, no name after -o, one name for several files, or no known architecture.
         """
         dependencies, words = DependencyOptions.take(_without_response_files(arguments))
         rest = list(words)
@@ -92,7 +92,7 @@ class CompilationRequest:
         part = _part(words)
         is_linked = not kind and part != "device"
         if not sources and not (is_linked and any(map(is_linked_file, options))):
-            raise LabError("there is no source to compile", where=_WHERE, hint="rocm-perf hipcc main.hip -o app")
+            raise LabError("no source to compile", where=_WHERE, hint="rocm-perf hipcc main.hip -o app")
         if len(sources) > 1 and not is_linked and (output is not None or part == "device"):
             name = output or Path(_DEFAULT_OUTPUT)
             raise LabError(f"{name} cannot be the output of {len(sources)} sources", where=_WHERE, hint="compile them one by one")
@@ -120,10 +120,10 @@ def _part(words: Sequence[str]) -> Literal["host", "device"] | None:
 
 
 def _known(architectures: Sequence[str]) -> tuple[str, ...]:
-    """Return the architectures that the compiler knows, `native` as the default one.
+    """Return the architectures that the compiler supports; `native` becomes the default one.
 
     Raises:
-        LabError: It knows none of them.
+        LabError: The compiler supports none of them.
     """
     default = load_target(DEFAULT_TARGET).architecture
     wanted = dict.fromkeys(default if name == _NATIVE else name for name in architectures)
@@ -163,7 +163,7 @@ def run_compilation(request: CompilationRequest) -> None:
 
 
 def is_query(arguments: Sequence[str]) -> bool:
-    """Return whether arguments of hipcc only ask about the compiler: `--version`, `-dumpmachine`, `-print-...`, `-###`."""
+    """Return whether arguments of hipcc only query the compiler: `--version`, `-dumpmachine`, `-print-...`, `-###`."""
     if _COMMANDS in arguments:
         return True
     asks = any(word in _QUERIES or word.startswith(_PRINTS) for word in arguments)
@@ -184,7 +184,7 @@ def _write_device_code(request: CompilationRequest, program: HipProgram) -> None
 
 
 def _translate(request: CompilationRequest, program: HipProgram, source: Path) -> None:
-    """Write the text of a source, all parts as a bundle; preprocessed text without -o goes to standard output."""
+    """Write the translation of a source, several parts as a bundle. Without -o, preprocessed text goes to standard output."""
     is_checked = _CHECK in request.kind
     is_preprocessed = not request.kind & {_CHECK, *_TEXTS} or "-E" in request.kind
     options = ("-E",) if is_preprocessed else ("-S",) if is_checked else tuple(sorted(request.kind))
@@ -224,10 +224,10 @@ def _finish(request: CompilationRequest, default: Path, built: BuiltObject) -> N
 
 
 def _without_response_files(arguments: Sequence[str]) -> list[str]:
-    """Return arguments with the contents of files that are named as @FILE, as build systems do for long command lines.
+    """Replace arguments of the form @FILE, which build systems use for long command lines, by the contents of the files.
 
     Raises:
-        LabError: Such a file cannot be read.
+        LabError: A file cannot be read.
     """
     found = []
     for word in arguments:
@@ -248,7 +248,7 @@ def _report(messages: str) -> None:
 def _write(output: Path, content: bytes, mode: int | None = None) -> None:
     try:
         if output.exists() and not output.is_file():
-            output.write_bytes(content)  # a device such as /dev/null stays one
+            output.write_bytes(content)  # Devices such as /dev/null must not be replaced by a file.
             return
         write_bytes(output, content)
         if mode is not None:

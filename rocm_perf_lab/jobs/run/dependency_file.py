@@ -1,4 +1,4 @@
-"""Dependency files for make and ninja, as compilers write them: the options -MD, -MMD, -MF, -MT, -MQ and -MP."""
+"""Dependency files for make and ninja: the compiler options -MD, -MMD, -MF, -MT, -MQ and -MP."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _FILE, _TARGET, _QUOTED_TARGET = "-MF", "-MT", "-MQ"
 
 @dataclass(frozen=True)
 class DependencyOptions:
-    """File about the files that a compilation read, and the targets of its rule."""
+    """Dependency file of a compilation, and the targets of its rule."""
 
     is_wanted: bool = False
     file: Path | None = None
-    """None: beside the output, with the suffix `.d`."""
+    """None: next to the output, with the suffix `.d`."""
     targets: tuple[str, ...] = ()
     """Targets of the rule, quoted for make; empty: the output."""
     has_phony_targets: bool = False
-    """Whether headers are targets too, so that make accepts that one was removed."""
+    """Whether headers become phony targets, so that make does not fail if one is removed."""
 
     @classmethod
     def take(cls, words: Sequence[str]) -> tuple[Self, list[str]]:
-        """Return the options among the arguments of a compiler, and the other arguments.
+        """Return the dependency options among compiler arguments, and the other arguments.
 
         Raises:
             LabError: An option has no value.
@@ -56,10 +56,10 @@ class DependencyOptions:
         return cls(is_wanted, file, tuple(targets), _PHONY in others), kept
 
     def write(self, output: Path, dependencies: Sequence[Path]) -> None:
-        """Write the dependency file of an output if it is wanted, without headers of the system.
+        """Write the dependency file of an output, if requested, without system headers.
 
         Raises:
-            LabError: It cannot be written.
+            LabError: The file cannot be written.
         """
         if not self.is_wanted:
             return
@@ -72,10 +72,10 @@ class DependencyOptions:
 
 
 def rule(target: str, dependencies: Sequence[Path]) -> str:
-    """Return a rule of make for a target, which is quoted."""
+    """Return a make rule for a target, which must be quoted."""
     return " \\\n  ".join((f"{target}:", *(_quoted(str(path)) for path in dependencies))) + "\n"
 
 
 def _quoted(name: str) -> str:
-    """Return a file name as make reads it."""
+    """Return a file name quoted for make."""
     return re.sub(r"([ #])", r"\\\1", name).replace("$", "$$")

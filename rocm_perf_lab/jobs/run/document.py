@@ -1,4 +1,4 @@
-"""JSON document of `rocm-perf run --json`: how an application ended, and the work of the emulated GPUs."""
+"""JSON document of `rocm-perf run --json`: exit of an application, and work of the emulated GPUs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FoundDefect(StrictModel):
     """File and line in the kernel."""
     instruction: str | None
     call_site: str | None
-    """File and line of the call in the host's code; of a kernel, its launch."""
+    """File and line of the call in host code; for a kernel, of its launch."""
 
     @classmethod
     def of(cls, finding: ApplicationFinding) -> FoundDefect:
@@ -51,20 +51,20 @@ class RunDocument(Document):
     exit_code: int
     """128 + n if signal n ended the application."""
     findings: tuple[FoundDefect, ...] = ()
-    """Of `--check`, each once."""
+    """Findings of `--check`, without duplicates."""
     used_gpu: bool
     dispatches: int
     instructions: int
-    """Of all wavefronts."""
+    """Instructions of all wavefronts."""
     time_kind: Literal["emulated"] = "emulated"
     kernel_time_ns: int
     """Sum of the emulated durations of the dispatches."""
     wall_time_s: float
-    """Time from start to end on this machine."""
+    """Wall-clock time from start to end on this machine."""
     compiled_parts: int = 0
-    """Host and device parts of sources that were compiled; others were in the cache."""
+    """Number of host and device parts of sources that were compiled; others were in the cache."""
     translated_kernels: int = 0
-    """Translations of kernels to code of this machine's CPU; others were in the cache."""
+    """Number of kernels translated to machine code of this CPU; others were in the cache."""
 
 
 def export_schema(directory: Path) -> Path:

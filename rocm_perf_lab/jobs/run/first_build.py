@@ -1,4 +1,4 @@
-"""Builds the libraries of the first application on this computer: HIP runtime, driver and C++ library at the same time."""
+"""Concurrent build of the libraries for the first application on this computer: HIP runtime, driver and C++ library."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def first_build(*, of_program: bool) -> None:
-    """Build the parts that are not in the cache. Parts are also built one by one on demand.
+    """Build the libraries that are not in the cache. Without this function, each is built on demand.
 
     Args:
-        of_program: Whether a program will be linked, which needs the C++ library.
+        of_program: Whether a program will be linked, which requires the C++ library.
 
     Raises:
-        LabError: A part cannot be built.
+        LabError: A library cannot be built.
     """
     parts: list[tuple[str, str, Callable[[], object]]] = [
         ("hip", "the HIP runtime", build_hip_runtime),
@@ -39,10 +39,10 @@ def first_build(*, of_program: bool) -> None:
 
 
 def build_at_once(builds: Sequence[Callable[[], object]]) -> None:
-    """Call functions at the same time.
+    """Call functions concurrently.
 
     Raises:
-        LabError: One failed; the others have ended.
+        LabError: A function failed; the others have completed.
     """
     with ThreadPoolExecutor(len(builds)) as pool:
         futures = [pool.submit(build) for build in builds]

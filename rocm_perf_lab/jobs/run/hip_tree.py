@@ -1,6 +1,7 @@
-"""Directory tree as ROCm has it, for build systems: `hipcc`, `hipconfig` and `clang++` of the lab, headers, packages for CMake.
+"""ROCm-like directory tree for build systems: `hipcc`, `hipconfig` and `clang++` of rocm-perf-lab, headers, CMake packages.
 
-CMake finds the packages `hip` and `hip-lang` there, and its language HIP the compiler; makefiles use `$(ROCM_PATH)/bin/hipcc`.
+CMake finds the packages `hip` and `hip-lang` and the compiler for its language HIP there; makefiles use
+`$(ROCM_PATH)/bin/hipcc`.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ endif()
 
 
 def make_hip_tree() -> Path:
-    """Return the tree; files that are missing or differ are written.
+    """Return the tree; missing or different files are written.
 
     Raises:
         LabError: The compiler is not installed, or the HIP runtime cannot be built.
@@ -160,7 +161,7 @@ def _files(root: Path, version: str) -> dict[str, str]:
 
 
 def _write(path: Path, text: str, *, executable: bool) -> None:
-    # Unchanged files keep their time, as build systems compare it.
+    # Unchanged files keep their modification time, which build systems compare.
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
     if executable:

@@ -39,11 +39,11 @@ class ApplicationRequest(StrictModel):
     model_config = ConfigDict(frozen=True)
 
     command: tuple[str, ...] = ()
-    """Program and arguments; only arguments if there are sources."""
+    """Program and arguments; only the arguments if `sources` is not empty."""
     sources: tuple[Path, ...] = ()
     """HIP sources to compile."""
     build_args: str = ""
-    """Arguments of compiler and linker."""
+    """Compiler and linker arguments."""
     runtime: RuntimeName = "auto"
     target: str = DEFAULT_TARGET
     gpus: int = 1
@@ -79,11 +79,11 @@ class EndedCommand:
     """An application that has ended."""
 
     exit_code: int
-    """1 if a check found something, else that of the application."""
+    """Exit code: 1 if a check found a defect, else that of the application."""
     written: WrittenDatabases | None
-    """Databases of the recorder."""
+    """Databases written by the recorder."""
     document: Callable[[], RunDocument]
-    """Makes the document of the run, which most callers do not need."""
+    """Creates the document of the run on demand."""
 
 
 def run_recorded(request: ApplicationRequest, recorder: DispatchRecorder | None = None) -> EndedCommand:

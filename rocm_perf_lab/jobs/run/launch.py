@@ -1,4 +1,4 @@
-"""Start of an application: its command line, the HIP runtime that it loads, and its root directory."""
+"""Launch of an application: its command line, the HIP runtime that it loads, and its root directory."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 _HIP_LIBRARY = re.compile(r"lib(?:amdhip64|hiprtc)\.so(?:\.(\d+))?")
 _NEWEST_HIP = 7
 _PORTABLE = ("spirv64", "amdgcnspirv")
-"""Code that AMD's runtime compiles for any GPU."""
+"""Code that AMD's runtime can compile for any GPU."""
 
 
 @dataclass(frozen=True)
 class ApplicationLaunch:
-    """A command that is ready to start."""
+    """Command that is ready to start."""
 
     command: tuple[str, ...]
     runtime: Literal["rocm", "lab"]
     root: Path | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """Lines for standard error."""
+    """Notes, to be printed to standard error."""
     compiled: int = 0
-    """Parts of sources that were compiled for it."""
+    """Parts of sources that were compiled for the command."""
 
 
 def prepare_launch(command: tuple[str, ...], target: Target, runtime: RuntimeName, root: Path | None) -> ApplicationLaunch:
@@ -60,10 +60,10 @@ def prepare_launch(command: tuple[str, ...], target: Target, runtime: RuntimeNam
         command: Program and arguments.
         target: The emulated GPU.
         runtime: `rocm` for an installed ROCm, `lab` for rocm-perf-lab's HIP runtime, `auto` for the first of them that exists.
-        root: Directory tree with ROCm in which the application runs, if any.
+        root: ROCm directory tree in which the application runs, if any.
 
     Raises:
-        LabError: The application cannot run: the message says which file or library is missing, or which architecture.
+        LabError: The application cannot run; the message names the missing file, library or architecture.
     """
     if root is not None:
         root = check_root(root)
@@ -78,13 +78,13 @@ def prepare_launch(command: tuple[str, ...], target: Target, runtime: RuntimeNam
     if program.kind != "dynamic":
         return launch
     if runtime == "auto" and any(_HIP_LIBRARY.fullmatch(name) for name in program.libraries(os.environ).found):
-        return ApplicationLaunch(command, "rocm")  # the application brings AMD's runtime along
+        return ApplicationLaunch(command, "rocm")  # The application includes AMD's runtime.
     missing = program.libraries({**os.environ, **launch.variables}).missing
     return _with_libraries(launch, program, missing, runtime) if missing else launch
 
 
 def with_runtime(launch: ApplicationLaunch, runtime: RuntimeName) -> ApplicationLaunch:
-    """Return a launch with the variables with which an application finds its HIP runtime.
+    """Return a launch whose environment variables select the application's HIP runtime.
 
     Raises:
         LabError: There is no ROCm installation that can be used.
@@ -93,7 +93,7 @@ def with_runtime(launch: ApplicationLaunch, runtime: RuntimeName) -> Application
         return replace(launch, runtime="rocm")
     directory = str(_built_hip_runtime())
     before = os.environ.get(LIBRARY_PATH, "")
-    # For `auto` the directories of the user come first: they may contain another runtime.
+    # For `auto`, the user's directories take precedence: they may contain another runtime.
     parts = [directory, before] if runtime == "lab" else [before, directory]
     return replace(launch, runtime="lab", variables={**launch.variables, LIBRARY_PATH: ":".join(filter(None, parts))})
 
@@ -152,7 +152,7 @@ def _with_libraries(
     """Return a launch in the cached ROCm tree if that has the missing libraries.
 
     Raises:
-        LabError: It has not, or another runtime was requested.
+        LabError: The tree does not have them, or another runtime was requested.
     """
     for name in missing:
         version = _HIP_LIBRARY.fullmatch(name)
@@ -175,13 +175,13 @@ def _with_libraries(
 
 
 def _is_only_in_tree(program: str) -> bool:
-    """Return whether a program such as rocminfo is not on PATH, but in the cached ROCm tree."""
+    """Return whether a program such as rocminfo is in the cached ROCm tree but not on PATH."""
     root = rocm_root_dir()
     return os.sep not in program and shutil.which(program) is None and is_complete(root) and is_program_in_root(root, program)
 
 
 def _in_tree(command: tuple[str, ...], missing: str) -> ApplicationLaunch:
-    """Return a launch in the cached ROCm tree, with a line that reports it."""
+    """Return a launch in the cached ROCm tree, with a note about it."""
     root = rocm_root_dir()
     note = f"{missing} is not installed: using the ROCm directory tree in {root} (as with --root)"
     return ApplicationLaunch(command, "rocm", root, notes=(note,))
@@ -192,7 +192,7 @@ def hip_library(runtime: RuntimeName, root: Path | None) -> Path:
 
     Args:
         runtime: Runtime that the program will use.
-        root: Directory tree with ROCm in which it will run, if any.
+        root: ROCm directory tree in which the program will run, if any.
 
     Raises:
         LabError: There is no ROCm installation that can be used.
@@ -222,7 +222,7 @@ def compile_sources(
     where: str = "--build-args",
     architectures: tuple[str, ...] = (),
 ) -> BuiltProgram:
-    """Return the executable of sources, or of objects among the arguments; its warnings include notes about the arguments.
+    """Build the executable from sources, or from objects among the arguments; its warnings include notes about the arguments.
 
     Raises:
         LabError: The sources do not compile.

@@ -1,4 +1,4 @@
-"""`rocm-perf run --profile`: the profile of an application whose output and exit code stay its own."""
+"""`rocm-perf run --profile`: profile an application without changing its output and exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of `rocm-perf run` on standard error: the emulated machine before, and a summary after the application."""
+"""Lines of `rocm-perf run` on standard error: the emulated machine before the application, and a summary after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _RUNTIMES = {"rocm": "AMD's HIP runtime", "lab": "rocm-perf-lab's HIP runtime"}
 _COMPILERS = {"hipcc", "clang", "clang++", "amdclang", "amdclang++"}
-"""Programs that are not expected to use a GPU."""
+"""Programs that do not use a GPU themselves."""
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
 
@@ -36,7 +36,7 @@ def machine_line(target: Target, gpus: int, threads: int, runtime: str) -> str:
 
 
 def end_lines(result: ApplicationResult, program: str) -> list[str]:
-    """Return remarks about the end of an application: processes that outlived it, and an unused GPU."""
+    """Return notes about the end of an application: processes that outlived it, and an unused GPU."""
     lines = []
     if result.end.terminated:
         count = result.end.terminated
@@ -55,7 +55,7 @@ def end_lines(result: ApplicationResult, program: str) -> list[str]:
 
 
 def findings_lines(findings: Sequence[ApplicationFinding]) -> list[str]:
-    """Return the findings of the checks, each of several lines, and their number."""
+    """Return the lines of all findings, and of their number."""
     if not findings:
         return []
     number = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _VERDICTS: dict[str, JudgeVerdict] = dict.fromkeys(("compile", "guard", "build", "coverage"), "refused")
 _NOT_CHECKED = (
-    "other arguments and inputs than the listed command lines",
+    "arguments and inputs other than those of the listed command lines",
     "races, accesses out of bounds and uninitialised memory, unless they change an output: describe the kernel in a kernel.yaml "
     "and verify it with kernel=NAME",
     "outputs other than standard output and --compare-file",
@@ -54,7 +54,7 @@ class VerifyApplicationJob:
         candidates: Source files that replace `source`.
         source: File with the kernel; None searches next to the program.
         build: Build command with `{source}` and `{binary}`; None means `DEFAULT_BUILD`.
-        argument_sets: Further arguments of the program, each in one string.
+        argument_sets: Additional arguments of the program to test with, one string per command line.
         verify: Command that exits with 0 if the outputs are correct, with `{binary}`; None compares outputs.
         compare_files: Files that the application writes.
         kernel: Regular expression for the kernels that candidates may change; None allows all.
@@ -140,7 +140,7 @@ class VerifyApplicationJob:
             assumptions=decision.assumptions,
             warnings=decision.warnings,
             not_checked=_NOT_CHECKED,
-            isolation=f"{isolation} (compiler of the guards); the build command and the application run without limits",
+            isolation=f"{isolation} (compiler of the guards); the build command and the application run without a sandbox",
         )
 
 
@@ -148,7 +148,7 @@ def _require_program(command: tuple[str, ...]) -> None:
     """Check that the first argument can be started.
 
     Raises:
-        LabError: It is a source file, or no program.
+        LabError: The argument is a source file, or not a program.
     """
     name = Path(command[0]).name
     if re.search(r"\.(hip|cu|cpp|cc|cxx|py)$", name) and not any("{binary}" in argument for argument in command):

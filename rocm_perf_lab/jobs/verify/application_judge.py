@@ -1,4 +1,4 @@
-"""Stages of a candidate for an application: compilation, guards, the user's build, and runs."""
+"""Evaluation stages of a candidate for an application: compilation, guards, the user's build, and runs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ApplicationJudge:
             pattern: Regular expression for the kernels that candidates may change.
 
         Raises:
-            LabError: One of these fails, or no kernel matches.
+            LabError: The build, the compilation or a run fails, or no kernel matches.
         """
         builder = self.trials.builder
         path = builder.place(self.baseline)
@@ -79,7 +79,7 @@ class ApplicationJudge:
         """Return the first stage that rejects a candidate.
 
         Raises:
-            LabError: The outputs of the application depend on no kernel that candidates may change.
+            LabError: The outputs of the application do not depend on any kernel that candidates may change.
         """
         version = Proposal.of(text, transform="candidate", description="", parent=self.baseline)
         kernels = changed_kernels(self._kernels, text.encode())
@@ -121,7 +121,7 @@ class ApplicationJudge:
         ]
 
     def _sources(self, kernel: SourceKernel, version: Proposal, build: BuildResult) -> tuple[CandidateSource, CandidateSource]:
-        """Return baseline and candidate as guards see them, with the largest workgroup that both may have."""
+        """Return baseline and candidate in the form that guards examine, with the largest workgroup that both support."""
         assert self._build is not None
         items = min(
             k.max_flat_workgroup_size
@@ -137,7 +137,7 @@ class ApplicationJudge:
         return CandidateSource(unit, built.kernel, built.occupancy_waves, built.inspection)
 
     def _insensitive_warnings(self, kernels: tuple[SourceKernel, ...]) -> tuple[str, ...] | None:
-        """Return warnings about command lines whose outputs stay the same if the kernels return at once; None if all stay.
+        """Return warnings about command lines whose outputs do not change if kernels return immediately; None if none does.
 
         Raises:
             LabError: No output depends on any kernel that candidates may change.
@@ -147,7 +147,7 @@ class ApplicationJudge:
             self._insensitive[key] = self._compared_without(kernels)
         if self._insensitive[key] is None and (kernels == self._kernels or self._insensitive_warnings(self._kernels) is None):
             raise LabError(
-                f"{_INDEPENDENT} on the kernel: they stay the same if it returns at once",
+                f"{_INDEPENDENT} on the kernel: they do not change if it returns immediately",
                 where=", ".join(kernel.name for kernel in kernels),
                 hint='add --compare-file FILE, --verify "COMMAND", or --args with arguments that use the kernel',
             )
@@ -162,7 +162,7 @@ class ApplicationJudge:
             builder.build(empty)
         except ApplicationError:
             return (
-                "it is unknown whether the outputs depend on the kernel: with a kernel that returns at once, the build fails",
+                "it is unknown whether the outputs depend on the kernel: the build fails with a kernel that returns immediately",
             )
         same = [n for n in range(len(self.trials.commands)) if self.trials.defect_with(empty, n, runs=1) is None]
         if len(same) == len(self.trials.commands):

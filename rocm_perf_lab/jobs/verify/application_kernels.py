@@ -1,4 +1,4 @@
-"""Kernels of an application's source that a candidate changes, and versions of the source whose kernels return at once."""
+"""Kernels of an application's source that a candidate changes, and versions of the source whose kernels return immediately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SourceKernel:
 
     @property
     def text(self) -> tuple[str, ...]:
-        """The kernel and the functions that it calls, without comments, spaces and line breaks."""
+        """Text of the kernel and of the functions that it calls, without comments and white space."""
         return tuple(re.sub(r"\s+", "", text_of(function)) for function in self.unit.functions())
 
 
@@ -36,7 +36,7 @@ def kernels_of(content: bytes, code_object: CodeObject, pattern: str | None = No
 
     Args:
         content: Source.
-        code_object: Its compiled code, which contains the kernels of headers too.
+        code_object: Its compiled code, which also contains kernels from headers.
         pattern: Regular expression for names; None selects all.
 
     Raises:
@@ -51,7 +51,7 @@ def kernels_of(content: bytes, code_object: CodeObject, pattern: str | None = No
         if wanted is None or wanted.search(kernel.name) or wanted.search(kernel.symbol):
             try:
                 unit = parse_source(content, kernel.symbol)
-            except SourceError:  # a kernel of a header
+            except SourceError:  # a kernel from a header
                 continue
             found.append(SourceKernel(kernel.symbol, kernel.name, unit))
     if not found:
@@ -62,9 +62,9 @@ def kernels_of(content: bytes, code_object: CodeObject, pattern: str | None = No
 
 
 def changed_kernels(kernels: Sequence[SourceKernel], candidate: bytes) -> tuple[SourceKernel, ...]:
-    """Return the kernels whose text, or a function that they call, differs in a candidate; all kernels if none does.
+    """Return the kernels whose text, or a function that they call, differs in a candidate; all kernels if no text differs.
 
-    A kernel that the candidate no longer has counts as changed; the guards report it.
+    Kernels that are missing in the candidate are included; the guards report them.
     """
     changed = []
     for kernel in kernels:
@@ -79,7 +79,7 @@ def changed_kernels(kernels: Sequence[SourceKernel], candidate: bytes) -> tuple[
 
 
 def without_effect(kernels: Sequence[SourceKernel], content: bytes) -> str:
-    """Return the source with kernels that return at once, to find out whether the outputs of an application depend on them."""
+    """Return the source with kernels that return immediately, to test whether the outputs of an application depend on them."""
     starts = {kernel.unit.kernel.child_by_field_name("body").start_byte for kernel in kernels}  # type: ignore[union-attr]
     for start in sorted(starts, reverse=True):
         content = content[: start + 1] + b" return;" + content[start + 1 :]

@@ -27,7 +27,7 @@ class ApplicationDefect:
     Args:
         stage: `run` if the application failed, `verification` if an output is wrong.
         reason: Description of the defect.
-        command: Command line, as the user would write it.
+        command: Command line in the user's form.
         check: Comparison of the wrong output.
     """
 
@@ -53,10 +53,10 @@ class ApplicationTrials:
     _expected: list[tuple[RunOutputs, RunOutputs]] = field(default_factory=list)
 
     def record(self, baseline: Proposal) -> None:
-        """Run the unmodified application twice with each set of arguments; it is already built.
+        """Run the unmodified application, which is already built, twice with each set of arguments.
 
         Raises:
-            LabError: It fails, or has no output that can be compared.
+            LabError: The application fails, or has no output that can be compared.
         """
         for command in self.commands:
             first, second = (self._run(baseline, command) for _ in range(2))
@@ -91,14 +91,14 @@ def _described(wrong: OutputCheck) -> str:
 
 
 def command_lines(application: ApplicationSource, argument_sets: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the command line of the application, and one with each further set of arguments.
+    """Return the command line of the application, and one for each additional set of arguments.
 
     Args:
         application: Source, build command and command line.
         argument_sets: Arguments that replace those of the command line, as in a shell.
 
     Raises:
-        LabError: A set of arguments has an open quote.
+        LabError: A set of arguments has an unterminated quote.
     """
     command = application.command
     place = next((n for n, argument in enumerate(command) if "{binary}" in argument), 0)

@@ -19,12 +19,12 @@ _ID_DIGITS = 12
 
 
 class CandidateFileError(LabError):
-    """A candidate that is not a readable text file."""
+    """Candidate that is not a readable text file."""
 
 
 @dataclass(frozen=True)
 class CandidateFile:
-    """Content of a candidate. `path` is the path that the user named."""
+    """Content of a candidate. `path` is the path on the command line."""
 
     path: Path
     content: bytes
@@ -36,11 +36,11 @@ class CandidateFile:
 
     @property
     def text(self) -> str:
-        """The source text; newlines are not converted."""
+        """Source text with original newlines."""
         return self.content.decode()
 
     def placed(self, directory: Path, name: str) -> Path:
-        """Copy the content to `directory`/ID/`name`, so that later changes of the file have no effect; return the path."""
+        """Copy the content to `directory`/ID/`name`, so that later changes to the file have no effect; return the path."""
         path = (directory / self.sha256[:_ID_DIGITS] / name).absolute()
         write_bytes(path, self.content)
         return path
@@ -68,11 +68,11 @@ def _read(path: Path) -> CandidateFile:
     except (FileNotFoundError, NotADirectoryError):
         require_existing(path, "the candidate")
         raise
-    except (OSError, ValueError) as error:  # a loop of links, a name that is too long, a NUL in it
+    except (OSError, ValueError) as error:  # A loop of symbolic links, or a name that is too long or contains a NUL.
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CandidateFileError(f"cannot read the candidate: {reason}", where=where, hint="check --candidate") from error
     if stat.S_ISDIR(found.st_mode):
-        raise CandidateFileError("the candidate is a directory", where=where, hint="name the source file in it")
+        raise CandidateFileError("the candidate is a directory", where=where, hint="pass the source file in it")
     if not stat.S_ISREG(found.st_mode):
         raise CandidateFileError("the candidate is not a regular file", where=where, hint="write the source to a file first")
     try:
@@ -89,12 +89,12 @@ def _read(path: Path) -> CandidateFile:
 def _check(content: bytes, where: str) -> None:
     if len(content) > MAX_CANDIDATE_BYTES:
         raise CandidateFileError(
-            f"the candidate has more than {MAX_CANDIDATE_BYTES >> 20} MiB", where=where, hint="name a source file"
+            f"the candidate has more than {MAX_CANDIDATE_BYTES >> 20} MiB", where=where, hint="pass a source file"
         )
     if not content.strip():
-        raise CandidateFileError("the candidate is empty", where=where, hint="name a source file")
+        raise CandidateFileError("the candidate is empty", where=where, hint="pass a source file")
     if b"\0" in content:
-        raise CandidateFileError("the candidate is a binary file", where=where, hint="name a source file, not compiled code")
+        raise CandidateFileError("the candidate is a binary file", where=where, hint="pass a source file, not compiled code")
     try:
         content.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""`verify --json`: versioned document of the verdict on one candidate, and its JSON Schema."""
+"""`verify --json`: versioned document with the verdict on one candidate, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JudgeStage = Literal["compile", "guard", "build", "run", "gate", "verification",
 
 
 class BrokenRule(Part):
-    """Guard that refused a candidate."""
+    """Guard that rejected a candidate."""
 
     name: str
     detail: str
@@ -30,7 +30,7 @@ class BrokenRule(Part):
 class VerifyEvidence(Part):
     """Finding of a stage. Fields that do not apply to the stage are null.
 
-    For `gate` and `verification`: the trial with its shape (`params`) and kind of inputs, and the worst element of an output.
+    For `gate` and `verification`: the trial with its shape (`params`) and type of inputs, and the worst element of an output.
     For `run` and `verification` of an application: the `command`; `element` counts lines or bytes from 0.
     """
 
@@ -47,13 +47,13 @@ class VerifyEvidence(Part):
     wrong_elements: int | None = None
     elements: int | None = None
     source_line: int | None = None
-    """Line of the candidate that a memory check or the compiler names."""
+    """Line of the candidate that a memory check or the compiler reported."""
     guards: tuple[BrokenRule, ...] = ()
     command: tuple[str, ...] | None = None
 
 
 class UntakenBranch(Part):
-    """Branch of a correct candidate that no trial took; `line` is null without debug information."""
+    """Branch of a correct candidate that was taken in no trial; `line` is null without debug information."""
 
     line: int | None
     source: str
@@ -65,12 +65,12 @@ class VerifyDocument(Document):
     """Verdict on one candidate; `rocm-perf verify --json` prints one document per line, in the order of the options.
 
     `refused`: a compiler or a guard refused the candidate before its code ran. `wrong`: its code ran, and a memory check
-    or a comparison found a defect. `correct`: no stage found a defect; `not_checked` lists the limits of that.
+    or a comparison found a defect. `correct`: no stage found a defect; `not_checked` lists the limits of this result.
     """
 
     verdict: JudgeVerdict
     stage: JudgeStage
-    """Stage that decided; `verification`, the last one, for `correct`."""
+    """Stage that determined the verdict; for `correct`, the last stage, `verification`."""
     reason: str
     evidence: VerifyEvidence
     candidate: str
@@ -87,17 +87,17 @@ class VerifyDocument(Document):
     trials: int
     """Number of trials, or of command lines of an application, that the unmodified source supports."""
     tried: tuple[str, ...]
-    """Summary of the trials, or the command lines."""
+    """Summary of the trials, or of the command lines."""
     uncovered: tuple[UntakenBranch, ...] = ()
     assumptions: tuple[str, ...] = ()
     """Conditions on the launch under which the candidate is correct."""
     warnings: tuple[str, ...] = ()
-    """Further findings of guards about this candidate."""
+    """Warnings of guards about this candidate."""
     notes: tuple[str, ...] = ()
     """Trials that the unmodified kernel does not support, checks that were not possible, and tolerances."""
     not_checked: tuple[str, ...] = ()
     isolation: str
-    """Protection of the compiler, and of the process that ran the candidate."""
+    """Sandbox of the compiler, and of the process that ran the candidate."""
 
     def line(self) -> str:
         """Return the document as one line of JSON."""
@@ -105,7 +105,7 @@ class VerifyDocument(Document):
 
 
 def write_verdicts(path: Path, documents: Sequence[VerifyDocument]) -> None:
-    """Write `verify.json`: a list with one document per candidate that is finished."""
+    """Write `verify.json`: a list with one document per evaluated candidate."""
     rows = [document.model_dump(mode="json") for document in documents]
     write_text(path, json.dumps(rows, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""Evidence of a verdict: trial, shape, element and source line, from the result of the checks."""
+"""Evidence for a verdict: trial, shape, element and source line, from the result of the checks."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def evidence_of(result: CandidateResult, *, seed: int, file_name: str) -> Verify
 
 
 def source_line(reason: str, file_name: str) -> int | None:
-    """Return the first line of a file that a reason names; guards write `(line 5)` or `line 5 is new`."""
+    """Return the first line number in a reason that refers to a file; guards write `(line 5)` or `line 5 is new`."""
     found = re.search(rf"(?<![\w/.-]){re.escape(file_name)}:(\d+)|\bline (\d+)", reason)
     return int(found[1] or found[2]) if found is not None else None
 
 
 def renamed(reason: str, file_name: str, candidate: str) -> str:
-    """Return a reason with the lines of the compiled copy as lines of the user's file."""
+    """Return a reason in which the name of the compiled copy is replaced by that of the user's file."""
     return re.sub(rf"(?<![\w/.-]){re.escape(file_name)}(?=:\d)", lambda _: candidate, reason)
 
 
@@ -55,7 +55,7 @@ def _wrong_check(result: CandidateResult) -> OutputCheck | None:
 
 
 def _named_trial(reason: str) -> str | None:
-    """Return the trial of large buffers that a reason ends with."""
+    """Return the trial with large buffers that is named at the end of a reason."""
     found = re.search(r"\[([^\[\]]+)\]$", reason)
     return found[1] if found is not None else None
 

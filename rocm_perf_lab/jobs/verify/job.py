@@ -1,4 +1,4 @@
-"""`job=verify`: the judge of rewrites alone. Candidates of a described kernel pass guards and trials, without timing."""
+"""`job=verify`: check candidates for a described kernel with guards and trials, without timing."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _VERDICTS: dict[str, tuple[JudgeVerdict, JudgeStage]] = {
 }
 _REQUIRED_COVERAGE = "(optimizer.verification.require_coverage)"
 _NOT_CHECKED = (
-    "shapes, inputs and addresses that no trial has",
-    "effects of the order of workgroups: the emulator runs them one after another",
+    "shapes, inputs and addresses outside the trials",
+    "effects of the order of workgroups: the emulator runs them sequentially",
     "time",
 )
 
 
 class VerifyJob:
-    """Checks candidates for a described kernel as the optimizer does, without timing.
+    """Checks candidates for a described kernel like the optimizer, without timing.
 
     Args:
         candidates: Source files that replace the source of the kernel.
@@ -126,7 +126,7 @@ def _document(
 
 
 def _lacks_coverage(result: CandidateResult) -> bool:
-    """Return whether a candidate is refused only because of `optimizer.verification.require_coverage`."""
+    """Return whether a candidate is rejected only because of `optimizer.verification.require_coverage`."""
     found = result.correctness
     return found is not None and bool(found.uncovered) and result.reason == f"{found.uncovered[0].message} {_REQUIRED_COVERAGE}"
 

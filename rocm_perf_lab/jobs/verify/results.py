@@ -26,12 +26,12 @@ _MOST_LISTED = 6
 
 
 class VerdictWriter:
-    """Writes verdicts as they are reached, so that an interrupted command keeps the finished ones.
+    """Writes each verdict immediately, so that an interrupted command keeps the completed ones.
 
     Args:
         lab: Run.
-        protection: Protection of the compiler.
-        kernel: Kernel, as it is shown.
+        protection: Sandbox of the compiler.
+        kernel: Displayed name of the kernel.
         count: Number of candidates.
     """
 
@@ -58,7 +58,7 @@ class VerdictWriter:
         self._tracker.__exit__(kind, error, trace)
 
     def begin(self, trials: str, *, seed: int | None) -> None:
-        """Print kernel, protection and trials."""
+        """Print kernel, sandbox and trials."""
         console = self._lab.console
         drawn = f" (seed {seed})" if seed is not None else ""
         for label, text in (("kernel", self._kernel), ("sandbox", self.isolation), ("tried", f"{trials}{drawn}")):
@@ -76,7 +76,7 @@ class VerdictWriter:
             self._show(document)
 
     def require_all_correct(self) -> None:
-        """Print the limits of the verdicts and the directory of the run, and check that all candidates are correct.
+        """Print the limits of the verdicts and the run's directory, and check that all candidates are correct.
 
         Raises:
             NegativeResult: A candidate is not correct.

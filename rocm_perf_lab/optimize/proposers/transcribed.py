@@ -63,7 +63,7 @@ class TranscribedModel:
         models: Models by name.
         path: Transcript; appended to if it exists.
         budget: Limits of all calls.
-        report: Called with the spending after each batch of calls.
+        report: Called with the total spending after each batch of calls.
 
     Raises:
         ModelError: The file is not a transcript.
