@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rocm_perf_lab.autotune.ask_tell import MOST_PREEMPTED, ask
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 Result = Measurement | Infeasible | Unmeasured | Preempted
 _LATER_S = 0.1
+_SLICE_S = 1.0
+_SUSPENDED_S = 2.0
+"""Delay of a wait of `_SLICE_S` from which this process counts as suspended meanwhile."""
 _UNMEASURED_IN_A_ROW = 3
 """Number of consecutive unmeasured trials that ends the sweep."""
 RACE = "race"
@@ -144,11 +147,26 @@ class _Loop:
                 self._begin(asked, heartbeats)
             if not self.running:
                 return
-            timeout = self.limit.next_look_s(self.running.values())
-            done, _ = wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED)
+            done = self._ended_within(self.limit.next_look_s(self.running.values()))
             self.limit.end_slow(one for future, one in self.running.items() if future not in done)
             for future in sorted(done, key=lambda future: self.running[future].task.number):
                 self._end(future, heartbeats)
+
+    def _ended_within(self, seconds: float) -> set[Future[Result]]:
+        """Return the trials that have ended, after some seconds at the latest.
+
+        Time in which this process was suspended (Ctrl-Z, a laptop) is not time of a trial.
+        """
+        limit = time.monotonic() + seconds
+        while True:
+            before = time.monotonic()
+            done, _ = wait(self.running, timeout=max(0.0, min(limit - before, _SLICE_S)), return_when=FIRST_COMPLETED)
+            now = time.monotonic()
+            if (lost_s := now - before - _SLICE_S) > _SUSPENDED_S:
+                self.running = {future: replace(one, since=one.since + lost_s) for future, one in self.running.items()}
+                limit += lost_s
+            if done or now >= limit:
+                return done
 
     def _begin(self, asked: AskedTrial, heartbeats: Heartbeats) -> None:
         place, limit_s = self.free.pop(), self.limit.of(asked.configuration)
@@ -271,7 +289,7 @@ class _Limit:
     def checked(self, one: _Running, result: Result) -> Result:
         """Return the result of a trial, a failure if it was ended; the fastest trial decides about the limit."""
         limit_s = self._ended.pop(one.task.number, None)
-        if limit_s is not None and not isinstance(result, Measurement):
+        if limit_s is not None and not isinstance(result, Measurement | Preempted):
             return too_slow(limit_s)
         if self._cutoffs is not None and isinstance(result, Measurement):
             self._cutoffs.of(one.task.configuration).took(time.monotonic() - one.since, result.runtime_ms)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
-    from rocm_perf_lab.autotune.objective import Infeasible, Unmeasured
+    from rocm_perf_lab.autotune.objective import Infeasible, Preempted, Unmeasured
     from rocm_perf_lab.autotune.slots import Result, Task
     from rocm_perf_lab.autotune.space import Configuration, Space
 
@@ -41,7 +41,9 @@ def time_of(configuration: Configuration) -> Measurement:
 class ThreadSlots:
     """Slots in threads, each with a separate worker."""
 
-    def __init__(self, count: int, measure: Callable[[Configuration], Measurement | Infeasible | Unmeasured] = time_of) -> None:
+    def __init__(
+        self, count: int, measure: Callable[[Configuration], Measurement | Infeasible | Unmeasured | Preempted] = time_of
+    ) -> None:
         self.count = count
         self.begun: list[Task] = []
         self.stopped = False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+import time
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from optuna.storages import InMemoryStorage
@@ -11,7 +13,7 @@ from optuna.trial import TrialState
 
 from hydra_plugins.rocm_perf_lab_plugins.sweeper import _time_limits
 from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import RepeatedTrials, sweep
 from rocm_perf_lab.autotune.storage import open_study
@@ -108,7 +110,7 @@ class EndableSlots(ThreadSlots):
         assert task.configuration["x"] == 6
         self._end.set()
 
-    def _or_hang(self, configuration: Configuration) -> Measurement | Infeasible:
+    def _or_hang(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
         if configuration["x"] == 6:
             assert self._end.wait(timeout=300)
             self._end.clear()
@@ -125,6 +127,58 @@ def test_a_trial_that_hangs_is_ended_at_a_multiple_of_the_fastest_one() -> None:
     assert hung.state == TrialState.FAIL
     assert "not finished after" in hung.user_attrs["reason"]
     assert study.best_params == {"x": 3, "y": 2, "order": "a"}
+
+
+class StoppedSlots(EndableSlots):
+    """Slots whose hanging trial had been stopped from outside when it was ended, the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped = False
+
+    def _or_hang(self, configuration: Configuration) -> Measurement | Infeasible | Preempted:
+        if configuration["x"] == 6 and not self._stopped:
+            super()._or_hang(configuration)
+            self._stopped = True
+            return Preempted("killed by SIGKILL")
+        return time_of(configuration)
+
+
+def test_a_trial_that_was_stopped_from_outside_is_not_slow() -> None:
+    study = new_study()
+
+    sweep(study, SPACE, StoppedSlots(), budget=len(SPACE), cutoffs=Cutoffs(Cutoff(10, at_least_s=0.5)))
+
+    assert sum(trial.state == TrialState.COMPLETE for trial in study.trials) == len(SPACE)
+    stopped = [trial for trial in study.trials if trial.state == TrialState.FAIL]
+    assert stopped
+    assert all("interrupted" in trial.user_attrs for trial in stopped)
+
+
+def test_time_in_which_the_sweep_is_suspended_is_not_time_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, ended, waits = new_study(), threading.Event(), list[float]()
+
+    class SuspendedSlots(ThreadSlots):
+        def end(self, task: Task) -> None:
+            ended.set()
+
+    def suspended_wait(*arguments: Any, **options: Any) -> Any:
+        if len(study.trials) == 3 and not waits:
+            waits.append(3.0)
+            time.sleep(3.0)
+        return wait(*arguments, **options)
+
+    def measure(configuration: Configuration) -> Measurement | Infeasible:
+        if len(study.trials) == 3:
+            ended.wait(3.5)
+        return time_of(configuration)
+
+    monkeypatch.setattr("rocm_perf_lab.autotune.slots.wait", suspended_wait)
+
+    sweep(study, SPACE, SuspendedSlots(1, measure), budget=4, cutoffs=Cutoffs(Cutoff(10, at_least_s=2.0)))
+
+    assert waits
+    assert not ended.is_set()
 
 
 def test_a_race_measures_configurations_again_in_the_first_slot_without_further_trials() -> None:
