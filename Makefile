@@ -53,7 +53,7 @@ bench: $(READY)
 figures: $(READY)
 	for benchmark in "slice" "overhead" "emulator" "self_consistency" "ranking" "ledger" "spaces" "profiling --dispatches 100000 1000000" \
 		"comparison --pairs 500" "noise --seeds 3" "landscapes --seeds 3" "optimizer --mutants 0" \
-		"landscapes --seeds 3 --data tests/data/landscapes --json benchmarks/results/landscapes_development.json" "replay --gibibytes 1 --processes 20"; \
+		"landscapes --seeds 10 --data tests/data/landscapes --json benchmarks/results/landscapes_development.json" "replay --gibibytes 1 --processes 20"; \
 		do $(BIN)/python -m benchmarks.$$benchmark || echo "exit code $$?: $$benchmark"; done
 	$(BIN)/python -m benchmarks.figures
 
