@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +76,43 @@ def describe(content: Mapping[str, Any], *, where: str) -> SpaceDescription:
     try:
         return SpaceDescription.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(SpaceDescription.model_fields)
-        raise SpaceError(f"invalid space: {first['msg']}", where=f"{where}, key {key}", hint=f"keys: {known}") from error
+        raise _explained(error.errors()[0], where) from error
+
+
+_MAPPING = "is not a mapping of names to values"
+_MESSAGES = {
+    "dict_type": _MAPPING,
+    "tuple_type": "is not a list",
+    "missing": "is missing",
+    "string_type": "is not text",
+    "greater_than": "is not above {gt}",
+    "bool_type": "is not a value",
+    "int_type": "is not a number",
+    "int_parsing": "is not a number",
+    "extra_forbidden": "is not a key of a space",
+}
+"""Type of a pydantic error -> message in terms of YAML."""
+_EXAMPLES = {
+    "parameters": "{block: [64, 128]}, or {block: {start: 64, stop: 1024, factor: 2}}, with numbers, text, true or false",
+    "derived": '{lds_bytes: "4 * block"}',
+    "constraints": '["lds_bytes <= 65536"]',
+    "defaults": "{block: 64}",
+    "fixed": "{stages: 2}, with numbers, text, true or false",
+}
+_ALTERNATIVES = {"list", "range", "bool", "int", "float", "str", "[key]"}
+"""Parts of the place of a pydantic error that are not keys of the file."""
+
+
+def _explained(error: Mapping[str, Any], where: str) -> SpaceError:
+    parts = [str(part) for place, part in enumerate(error["loc"]) if place < 2 or part not in _ALTERNATIVES]
+    group, shown = parts[0], f" ({json.dumps(error['input'])})" if isinstance(error["input"], str | int | float | None) else ""
+    message = _MESSAGES[error["type"]].format(**error.get("ctx", {})) if error["type"] in _MESSAGES else None
+    if group == "parameters" and len(parts) == 2 and error["type"] == "tuple_type":
+        message = "is neither a list of values nor a range"
+    what = f"{'.'.join(parts)}{shown} {message}" if message is not None else str(error["msg"]).removeprefix("Value error, ")
+    hint = (
+        f"for example {group}: {_EXAMPLES[group]}" if group in _EXAMPLES else f"keys: {', '.join(SpaceDescription.model_fields)}"
+    )
+    if len(parts) == 3 and error["type"] == "extra_forbidden":
+        what, hint = f"{'.'.join(parts)} is not a key of a range", f"keys: {', '.join(Range.model_fields)}"
+    return SpaceError(f"invalid space: {what}", where=f"{where}, {'.'.join(parts)}", hint=hint)

@@ -48,7 +48,9 @@ def read_space(path: Path) -> SpaceDescription | Space:
         try:
             content = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise _unreadable(path) from error
+            raise SpaceError(
+                f"cannot read the space: {' '.join(str(error).split())}", where=str(path), hint="write valid YAML or JSON"
+            ) from error
     if isinstance(content, list):
         return space_of_list(flattened(content), where=str(path))
     if not isinstance(content, dict):

@@ -198,7 +198,7 @@ def test_an_evaluation_error_names_the_expression(text: str, message: str) -> No
         ({"parameters": {"x": [1, 2]}, "constraints": ["x > 1"], "defaults": {"x": 1}}, "the defaults violate 'x > 1'"),
         ({"parameters": {"x": [1, 2]}, "constraints": ["x < 3", "x > 5"]}, "constraint 'x > 5' excludes all of 2 configurations"),
         ({"parameters": {"x": [1, 2]}, "fixed": {"n": 1}, "constraints": ["n > 5"]}, "'n > 5' excludes all configurations"),
-        ({"parameter": {"x": [1, 2]}}, "Extra inputs"),
+        ({"parameter": {"x": [1, 2]}}, "is not a key of a space"),
     ],
 )  # fmt: skip
 def test_bad_descriptions_are_refused(content: dict[str, Any], message: str) -> None:
@@ -240,7 +240,7 @@ def test_a_file_that_is_neither_yaml_nor_json_is_refused(tmp_path: Path, text: s
     path = tmp_path / "space.yaml"
     path.write_text(text)
 
-    with pytest.raises(SpaceError, match="neither a YAML mapping nor a JSON list") as error:
+    with pytest.raises(SpaceError, match="neither a YAML mapping nor a JSON list|cannot read the space") as error:
         load_space(path)
 
     assert error.value.where == str(path)
@@ -278,3 +278,35 @@ def test_the_shipped_space_of_matrix_multiplication_is_valid() -> None:
 
     assert len(a) > 50
     assert a.defaults is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"parameters": {"x": 5}}, "parameters.x (5) is neither a list of values nor a range"),
+        ({"parameters": ["x"]}, "parameters is not a mapping of names to values"),
+        ({"parameters": {"x": [1, None]}}, "parameters.x.1 (null) is not a value"),
+        ({"parameters": {"list": [[1]]}}, "parameters.list.0 is not a value"),
+        ({"parameters": {"x": {"start": 1}}}, "parameters.x.stop is missing"),
+        ({"parameters": {"x": {"start": "a", "stop": 2}}}, 'parameters.x.start ("a") is not a number'),
+        ({"parameters": {"x": {"start": 1, "stop": 2, "step": 0}}}, "parameters.x.step (0) is not above 0"),
+        ({"parameters": {"x": {"start": 1, "stop": 2, "end": 0}}}, "parameters.x.end is not a key of a range"),
+        ({"params": {"x": [1]}}, "params is not a key of a space"),
+        ({"constraints": "x > 1"}, 'constraints ("x > 1") is not a list'),
+        ({"derived": {"d": 5}}, "derived.d (5) is not text"),
+        ({"fixed": {"k": [1]}}, "fixed.k is not a value"),
+    ],
+)
+def test_an_invalid_description_is_explained_in_terms_of_yaml(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        describe(content, where="space.yaml")
+
+    assert message in caught.value.what
+    assert (caught.value.hint is not None and "for example" in caught.value.hint) or "keys:" in str(caught.value.hint)
+
+
+def test_a_syntax_error_of_a_space_file_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("parameters:\n  x: [1, 2\n")
+
+    with pytest.raises(SpaceError, match="line 2"):
+        load_space(tmp_path / "space.yaml")
