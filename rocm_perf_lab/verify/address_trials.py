@@ -1,4 +1,4 @@
-"""Trials of addresses and assumptions: alignment and conditions that a rewrite assumes, and indices of large buffers."""
+"""Trials of addresses and assumptions: alignment and conditions assumed by a rewrite, and indices of large buffers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AddressTrials:
 
         Args:
             source: The rewrite.
-            further: Trials for the numbers in this rewrite, for its assumptions.
+            further: Additional trials, derived from the numbers in this rewrite, for its assumptions.
         """
         try:
             return self._checked_until_failure(source, further)
@@ -98,7 +98,7 @@ class AddressTrials:
             return None
 
     def close(self) -> None:
-        """Give reserved addresses back."""
+        """Release the reserved addresses."""
         if self._large is not None:
             self._large.close()
 

@@ -1,9 +1,9 @@
-"""Alignment that a rewrite assumes: trials of a build whose accesses trap, see :mod:`rocm_perf_lab.toolchain.promise_checks`.
+"""Alignment assumed by a rewrite: trials of a build whose accesses trap (:mod:`rocm_perf_lab.toolchain.promise_checks`).
 
 The width of machine instructions is no evidence, since the compiler merges accesses and the hardware accepts any address. A
-rewrite is wrong if it states an alignment (a vector type, an attribute, `__builtin_assume_aligned`) that an address lacks
-although every buffer is aligned as the description promises. If it only fails when buffers are aligned to their elements, it
-assumes an alignment of these buffers, which the result lists.
+rewrite is wrong if it states an alignment (a vector type, an attribute, `__builtin_assume_aligned`) that an address does not
+have, although every buffer has the described alignment. If it only fails with buffers that are aligned to their elements, the
+result lists the assumed alignment of these buffers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _POISON = 3
 _SHAPES = 6
 _MOST_BYTES = 1 << 24
 _MOST_INSTRUCTIONS = 1 << 18
-"""Wave instructions of one trial; a build whose accesses trap executes several times as many."""
+"""Limit of wave instructions of one trial; the build with checks executes several times as many as the ordinary one."""
 
 
 @dataclass(frozen=True)
 class AlignmentAssumption:
-    """Alignment in bytes, beyond that of its elements, that a source needs of a buffer. `source` is the source line, if known."""
+    """Alignment of a buffer in bytes, larger than that of its elements, required by a source. `source` is the line, if known."""
 
     buffer: str
     alignment: int
@@ -51,7 +51,7 @@ class AlignmentAssumption:
 
 @dataclass(frozen=True)
 class AddressResult:
-    """Result of trials of addresses: `reason` says why a source is wrong, or is None; `notes` are checks that were impossible."""
+    """Result of address trials: `reason` is the defect of a source, or None; `notes` list checks that were not possible."""
 
     reason: str | None = None
     assumptions: tuple[AlignmentAssumption, ...] = ()
@@ -59,7 +59,7 @@ class AddressResult:
 
 
 class PlacedRunner:
-    """Runner that places some buffers at addresses with another alignment in bytes, by name."""
+    """Runner that places buffers at addresses with the alignment in bytes given by name."""
 
     def __init__(self, runner: TrialRunner, alignments: Mapping[str, int]) -> None:
         self.most_trials = runner.most_trials
@@ -79,13 +79,13 @@ class PlacedRunner:
 
 
 class AlignmentTrials:
-    """Trials of the alignment that sources assume.
+    """Trials of the alignment assumed by sources.
 
     Args:
-        executor: Runs trials of builds whose accesses trap; `alignment` of the buffers in its description is what sources may
-            assume.
+        executor: Runs trials of builds in which misaligned accesses trap. Sources may assume the `alignment` of the buffers in
+            its description.
         runner: Runner on an emulated GPU.
-        policy: Differences in results that are allowed.
+        policy: Allowed differences in results.
         trials: Trials that the unmodified kernel supports.
     """
 
@@ -101,15 +101,15 @@ class AlignmentTrials:
         self._buffers = {a.name: _Alignment(DTYPES[a.dtype].itemsize, a.alignment) for a in buffers}
 
     def record_baseline(self, source: Path) -> tuple[str, ...]:
-        """Drop trials in which the unmodified source itself is misaligned, and record its assumptions; return notes."""
+        """Exclude trials with misaligned accesses in the unmodified source, and record its assumptions; return notes."""
         failed = {trial.trial.name: place for trial in self._trials if (place := self._failure(trial, source, {})) is not None}
         self._trials = tuple(trial for trial in self._trials if trial.trial.name not in failed)
         self._known = {found.buffer: found.alignment for found in self._assumptions(source)}
         return tuple(f"alignment not checked: {name}: the unmodified kernel: {place}" for name, place in failed.items())
 
     def check(self, source: Path) -> AddressResult:
-        """Return the alignment that a rewrite assumes beyond that of the unmodified source."""
-        self._executor.forget_builds()  # the file may have changed
+        """Return the alignment assumed by a rewrite in excess of that of the unmodified source."""
+        self._executor.forget_builds()  # The file may have changed.
         try:
             for trial in self._trials:
                 place = self._failure(trial, source, {})
@@ -129,7 +129,7 @@ class AlignmentTrials:
         return tuple(assumption for assumption in found if assumption is not None)
 
     def _needed(self, name: str, trials: Sequence[BaselineTrial], source: Path) -> AlignmentAssumption | None:
-        """Return the least alignment of one buffer with which all trials pass, if that is more than its elements have."""
+        """Return the smallest alignment of one buffer with which all trials pass, if larger than that of its elements."""
         promised, alignment = self._buffers[name].promised, self._buffers[name].element
         place: str | None = None
         while alignment < promised:
@@ -144,9 +144,9 @@ class AlignmentTrials:
         return AlignmentAssumption(name, alignment, line if ":" in line else None)
 
     def _failure(self, baseline: BaselineTrial, source: Path, alignments: Mapping[str, int]) -> str | None:
-        """Return why a trial fails with the given alignment of buffers, or None.
+        """Return the reason why a trial fails with the alignment of buffers, or None.
 
-        With the promised alignment only traps count: the ordinary trials find everything else.
+        With the promised alignment only traps are considered, because ordinary trials find all other defects.
         """
         runner, budget = PlacedRunner(self._runner, alignments), BUDGET_FACTOR * baseline.budget
         try:
@@ -166,7 +166,7 @@ class AlignmentTrials:
 
 @dataclass(frozen=True)
 class _Alignment:
-    """Bytes per element, and the alignment in the description."""
+    """Alignment of a buffer: bytes per element, and the described alignment in bytes."""
 
     element: int
     given: int | str
@@ -184,7 +184,7 @@ def _placed(launch: Launch, alignments: Mapping[str, int]) -> Launch:
 
 
 def _chosen(trials: Sequence[BaselineTrial]) -> tuple[BaselineTrial, ...]:
-    """Return trials of different small shapes, with random inputs."""
+    """Return trials with different small shapes and random inputs."""
     found: list[BaselineTrial] = []
     for baseline in sorted(trials, key=lambda one: one.nbytes):
         trial = baseline.trial

@@ -3,8 +3,8 @@
 Content that differs between the two unmodified runs (times, addresses) may differ in the rewrite too; everything else must be
 identical. A verification command of the user can replace the comparison.
 
-Text is compared line by line, binary content byte by byte. The unmodified runs decide which of the two applies, so the third
-run cannot change it. Memory beyond the contents themselves is bounded by the size of one block.
+Text is compared line by line, binary content byte by byte. The unmodified runs determine which of the two applies, so a rewrite
+cannot change it. Memory in addition to the contents is bounded by the size of one block.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SHOWN_BYTES = 80
 _SHOWN_STDERR = 200
 _SLOWER = 20.0
 _LEAST_LIMIT_S = 60.0
-"""A rewrite that runs this many times as long as the unmodified application counts as hanging, after at least a minute."""
+"""Run time of a rewrite, relative to the unmodified application, after which it is stopped; at least one minute is allowed."""
 
 
 class ApplicationError(LabError):
-    """A command of the user (application, build or verification) that fails, hangs or does not write an expected file."""
+    """User's command (application, build or verification) that fails, hangs or does not write an expected file."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ApplicationVerifier:
 
     Args:
         files: Files that the application writes.
-        verify_command: Command whose exit code says whether the outputs are correct, with `{binary}`; None compares outputs.
+        verify_command: Command with `{binary}` that exits with 0 if the outputs are correct; None compares outputs.
         timeout_s: Limit of one run in seconds.
     """
 
@@ -68,7 +68,7 @@ class ApplicationVerifier:
         Args:
             command: Command line.
             binary: The built application.
-            unmodified: Runs of the unmodified application; a rewrite that runs many times as long is stopped.
+            unmodified: Runs of the unmodified application, which limit the run time of a rewrite; otherwise empty.
 
         Raises:
             ApplicationError: The application or the verification command fails or hangs, or a file is missing afterwards.
@@ -92,7 +92,7 @@ class ApplicationVerifier:
         """Check that two runs of the unmodified application have content in common.
 
         Raises:
-            ApplicationError: Every output is empty, blank or different in both runs.
+            ApplicationError: Every output is empty, blank, or different in the two runs.
         """
         if self.verify_command is None and not any(_has_results(first.content[n], second.content[n]) for n in first.content):
             raise ApplicationError(
@@ -105,7 +105,7 @@ class ApplicationVerifier:
 
         Args:
             first: Outputs of the unmodified application.
-            second: Outputs of the unmodified application, run again.
+            second: Outputs of a second run of the unmodified application.
             new: Outputs of the rewrite.
 
         Returns:
@@ -170,7 +170,7 @@ def _has_results(first: bytes, second: bytes) -> bool:
 
 
 def _compare(name: str, first: bytes, second: bytes, new: bytes) -> OutputCheck:
-    if first == second == new:  # no division into lines or bytes is needed
+    if first == second == new:  # Identical contents need no division into lines or bytes.
         return _check(name, 0, _count_lines(first) if _is_text(first) else len(first))
     is_text = _is_text(first) and _is_text(second)
     unit = "lines" if is_text else "bytes"
@@ -187,7 +187,7 @@ def _compare(name: str, first: bytes, second: bytes, new: bytes) -> OutputCheck:
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
-    """Yield lines, separated by newlines, with their ends."""
+    """Yield lines, including their newlines."""
     return iter(io.BytesIO(content))
 
 
@@ -225,7 +225,7 @@ def _compare_bytes(first: bytes, second: bytes, new: bytes) -> _Comparison:
 
 
 def _blocks(*contents: bytes) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], ...]]:
-    """Yield equal parts of contents of one length as arrays of bytes, without copying them."""
+    """Yield corresponding blocks of contents of equal length as arrays of bytes, without copying."""
     arrays = [np.frombuffer(content, np.uint8) for content in contents]
     for start in range(0, len(contents[0]), _BLOCK_BYTES):
         yield tuple(array[start : start + _BLOCK_BYTES] for array in arrays)

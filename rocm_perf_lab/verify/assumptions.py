@@ -1,8 +1,8 @@
-"""Conditions that a rewrite promises the compiler: trials of a build that traps if one is false.
+"""Conditions that a rewrite asserts to the compiler: trials of a build that traps if one is false.
 
-The optimised code of `__builtin_assume(cols % 4 == 0)` or of a branch to `__builtin_unreachable()` may be right today although
-the promise is false, and wrong with the next compiler. The promise must hold in every trial that the unmodified kernel supports.
-A source without such conditions, or whose conditions the compiler proves, needs one trial only.
+The optimised code of `__builtin_assume(cols % 4 == 0)` or of a branch to `__builtin_unreachable()` may be correct although the
+condition is false, and wrong with the next compiler. The condition must hold in every trial that the unmodified kernel supports.
+A source without such conditions, or with conditions that the compiler proves, needs only one trial.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _POISON = 3
 BUDGET_FACTOR = 8
-"""Checks add instructions, and local variables whose address they read stay in memory."""
+"""Factor of the budget: checks add instructions, and local variables whose address is taken remain in memory."""
 _NUMBER = re.compile(r": trap (\d+)$")
 _ASSUMED = re.compile(r"\w*assume\w*\s*\(", re.IGNORECASE)
 
 
 @dataclass
 class AssumptionTrials:
-    """Trials of the conditions that sources assume.
+    """Trials of the conditions assumed by sources.
 
     Args:
         executor: Runs trials of builds that trap if a condition is false.
@@ -57,7 +57,7 @@ class AssumptionTrials:
         return (f"assumptions not checked in {len(failed)} trials: the unmodified kernel: {failed[0]}",) if failed else ()
 
     def check(self, source: Path, further: Iterable[BaselineTrial] = ()) -> str | None:
-        """Return which condition of a rewrite is false in which trial, or None.
+        """Return the false condition of a rewrite and the trial, or None.
 
         Args:
             source: The rewrite.
@@ -66,7 +66,7 @@ class AssumptionTrials:
         Raises:
             CompileError: The build with checks does not compile.
         """
-        self._unconditional = {key for key in self._unconditional if key[0] != source}  # the file may have changed
+        self._unconditional = {key for key in self._unconditional if key[0] != source}  # The file may have changed.
         for trial in chain(self.trials, further):
             reason = self._failure(trial, source)
             if reason is not None and self._known_failure(trial) is None:
@@ -74,14 +74,14 @@ class AssumptionTrials:
         return None
 
     def _known_failure(self, trial: BaselineTrial) -> str | None:
-        """Return which condition of the unmodified source is false, or None."""
+        """Return the false condition of the unmodified source, or None."""
         name = trial.trial.name
         if self._baseline is not None and name not in self._broken:
             self._broken[name] = self._failure(trial, self._baseline)
         return self._broken.get(name)
 
     def _failure(self, baseline: BaselineTrial, source: Path) -> str | None:
-        """Return which condition is false in a trial, or None. Other faults and wrong results are left to the ordinary trials."""
+        """Return the false condition in a trial, or None. Other faults and wrong results are found by ordinary trials."""
         build = (source, self.executor.build_key(baseline.trial))
         if build in self._unconditional:
             return None
@@ -111,14 +111,14 @@ def broken_condition(error: KernelTrap, source: Path) -> str | None:
 
 
 def line_of(error: LabError) -> str:
-    """Return the source line of a trap with a colon, or nothing."""
+    """Return the source line of a trap and a colon, or an empty string."""
     parts = (error.where or "").split("; ")
     line = next((part for part in parts[1:] if ":" in part and not part.startswith(("workgroup", "lanes"))), None)
     return f"{line}: " if line else ""
 
 
 def _condition_at(line: str, source: Path) -> str | None:
-    """Return the text of the only assumption in a line of the source, if it ends there."""
+    """Return the text of the only assumption in a source line, if it ends in that line."""
     name, _, number = line.removesuffix(": ").rpartition(":")
     texts = source.read_text(encoding="utf-8", errors="replace").splitlines()
     if name.rpartition("/")[2] != source.name or not number.isdigit() or not 0 < int(number) <= len(texts):
@@ -136,6 +136,6 @@ def _condition_at(line: str, source: Path) -> str | None:
 
 
 def _has_conditions(covered: BranchCoverage) -> bool:
-    """Return whether code has traps of conditions."""
+    """Return whether the code contains traps that report false conditions."""
     numbers = (i.fields["simm16"] & 0xFF for i in covered.program.instructions if i.mnemonic == "S_TRAP")
     return not {ASSUMPTION_TRAP, UNREACHABLE_TRAP}.isdisjoint(numbers)

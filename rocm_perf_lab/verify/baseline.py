@@ -1,8 +1,8 @@
-"""Trials of the unmodified kernel: the shapes and inputs that it supports, and its results for them.
+"""Trials of the unmodified kernel: supported shapes and inputs, and their results.
 
 The kernel runs every trial twice, with different initial content in uninitialised memory. This shows which elements it never
-writes and which differ from run to run. A trial is supported if the kernel does not fail, has no finding that it does not have
-with its own shape, and equals its reference.
+writes and which vary from run to run. A trial is supported if the kernel does not fail, equals its reference, and has no finding
+other than those with the described shape.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from rocm_perf_lab.verify.trials import Trial
 
 _BUDGET_FACTOR = 50
-"""Wave instructions that a rewrite may execute, relative to the unmodified kernel."""
+"""Limit of wave instructions of a rewrite, relative to the unmodified kernel."""
 _MIN_BUDGET = 16_000_000
-"""The same for short trials: a rewrite with one workgroup per row needs many for many rows of one element."""
+"""The same for short trials: a rewrite with one workgroup per row needs many instructions for many rows of one element."""
 _FIRST_POISON, _SECOND_POISON = 1, 2
 _TOLERANCE_USED = 0.5
-"""Largest part of a declared tolerance that the errors of the unmodified kernel may use, if a rewrite has to keep it."""
+"""Largest error of the unmodified kernel, as a fraction of the tolerance, for which a declared tolerance applies to rewrites."""
 _QUANTUM = 2.0**6
 _LARGEST_EXACT = 2.0**24
 
 
 class UnsupportedTrial(LabError):
-    """A trial that the unmodified kernel does not support."""
+    """Trial that the unmodified kernel does not support."""
 
 
 @dataclass
@@ -80,17 +80,17 @@ class BaselineRecorder:
     recorded: list[BaselineTrial] = field(default_factory=list)
     own_findings: frozenset[str] | None = None
     notes: list[str] = field(default_factory=list)
-    """Lines about declared tolerances, after :meth:`finished`."""
+    """Notes on declared tolerances, available after :meth:`finished`."""
     _bounds: dict[str, Mapping[str, OutputBound]] = field(default_factory=dict)
     _factors: Mapping[str, float] = field(default_factory=dict)
     _kept: frozenset[str] = frozenset()
 
     def record(self, trial: Trial, *, most: int = DEFAULT_BUDGET) -> BaselineTrial:
-        """Run a trial and keep its result.
+        """Run a trial and store its result.
 
         Args:
             trial: Trial.
-            most: Wave instructions that one dispatch may execute.
+            most: Limit of wave instructions per dispatch.
 
         Raises:
             LabError: The kernel does not support the trial.
@@ -128,9 +128,9 @@ class BaselineRecorder:
         return baseline
 
     def _unrelated(self, trial: Trial, launch: Launch, expected: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.bool_]]:
-        """Return the elements that are NaN because of inputs that they do not depend on, such as a weight of the padding.
+        """Return the elements that are NaN because of inputs on which they do not depend, such as a weight of the padding.
 
-        Scalars have their described values when that is found out, as a scalar of zero is an input, too.
+        Scalars have their described values in this analysis, because a scalar of zero is also an input.
         """
         given = {n: value for n, value in self.description.params.items() if isinstance(value, float)}
         plain = replace(trial, inputs="random", factor=1.0, values=(), scalars={}, params={**trial.params, **given})
@@ -147,7 +147,7 @@ class BaselineRecorder:
         return unrelated_elements(expected, launch, finite, partial(evaluated, trial), partial(evaluated, plain))
 
     def further(self, trial: Trial, most: int) -> BaselineTrial | None:
-        """Return the result of a trial after the others, which is not kept; None if the kernel does not support it."""
+        """Return the result of an additional trial without storing it; None if the kernel does not support it."""
         try:
             self.record(trial, most=most)
         except LabError:
@@ -155,11 +155,11 @@ class BaselineRecorder:
         return self._with_tolerances(self.recorded.pop(), self._factors)
 
     def finished(self) -> list[BaselineTrial]:
-        """Return the results in order of cost, with the tolerances that follow from all of them."""
+        """Return the results in order of cost, with tolerances derived from all of them."""
         self._factors = shared_factors(list(self._bounds.values()))
         self._kept = self._kept_tolerances()
         exact = [b for b in self.recorded if b.trial.inputs == "exact"]
-        small = [b for b in exact if b.trial.shape != "described"] or exact  # large sums may be inexact
+        small = [b for b in exact if b.trial.shape != "described"] or exact  # Large sums may be inexact.
         is_exact = bool(exact) and all(_is_exact(b) for b in small) and self.description.reference != BASELINE
         results = []
         for baseline in self.recorded:
@@ -172,7 +172,7 @@ class BaselineRecorder:
         return sorted(results, key=lambda b: b.instructions * len(b.trial.rounds))
 
     def _tolerance_notes(self) -> list[str]:
-        """Return one line for each declared tolerance that the derived bound replaces, and for each with a note."""
+        """Return one line for each declared tolerance with a note, or that is replaced by the derived bound."""
         own = next((b for b in self.recorded if b.trial.name in self._bounds and b.trial.inputs == "random"), None)
         if own is None:
             return []
@@ -183,8 +183,8 @@ class BaselineRecorder:
     def _kept_tolerances(self) -> frozenset[str]:
         """Return the outputs whose declared tolerance may be tighter than the derived bound.
 
-        A right rewrite has errors of the same size as the unmodified kernel, but in other elements. So a tolerance that the
-        unmodified kernel needs most of cannot be required of a rewrite.
+        A correct rewrite has errors of the same size as the unmodified kernel, but in other elements. A tolerance that the
+        unmodified kernel nearly exhausts can therefore not be required of a rewrite.
         """
         kept = set()
         for name, tolerance in self.description.tolerance.items():
@@ -202,8 +202,8 @@ class BaselineRecorder:
     ) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]], frozenset[str]]:
         """Return the untouched and the stable elements of the outputs, and the findings of a second run.
 
-        Without findings on the deterministic emulator, and if no uninitialised element kept its content, a second run cannot
-        differ.
+        The second run is omitted if it cannot differ: on the deterministic emulator, without findings, and with all uninitialised
+        elements overwritten.
         """
         before = buffer_contents(launch)
         unset = {a.name for a in launch.arguments if isinstance(a, BufferValue) and not a.is_set}
@@ -231,14 +231,14 @@ class BaselineRecorder:
         return replace(baseline, tolerances=applied_tolerances(declared, derived, baseline.expected))
 
     def _declared(self, trial: Trial) -> dict[str, Tolerance]:
-        """Return the declared tolerances that apply to a trial: an absolute one is for the described inputs and scalars."""
+        """Return the declared tolerances that apply to a trial: absolute ones only apply to the described inputs and scalars."""
         given = self.description.params
         is_changed = any(isinstance(value, float) and value != given.get(name) for name, value in trial.params.items())
         is_harsh = trial.inputs in HARSH | PARTIAL | WITHOUT_REFERENCE or bool(trial.scalars) or is_changed
         return {n: t for n, t in self.description.tolerance.items() if not is_harsh or t.note is not None or t.atol == 0}
 
     def _expected(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-        """Return the result of the reference, or the kernel's own outputs without one.
+        """Return the results of the reference, or the kernel's outputs if it has none.
 
         Raises:
             UnsupportedTrial: The unmodified kernel differs from its reference.
@@ -273,7 +273,7 @@ class BaselineRecorder:
         return {**self._own_outputs(trial, launch, outputs), **reference}
 
     def _own_outputs(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-        """Return the kernel's own outputs as the expected ones, and keep the bounds of those that have none."""
+        """Return the kernel's outputs as the expected ones, and store bounds for those without one."""
         known = dict(self._bounds.get(trial.name, {}))
         if not known and self.description.reference != BASELINE:
             known = bounds_of_reference(described(self.description, trial), _as_described(self.description, launch), outputs)
@@ -288,7 +288,7 @@ class BaselineRecorder:
         return outputs
 
     def _ignores_scalars(self, trial: Trial, launch: Launch, reference: Mapping[str, NDArray[Any]]) -> bool:
-        """Return whether the reference has numbers instead of the names of the scalars that a trial changes."""
+        """Return whether the reference contains constants instead of the names of scalars that a trial changes."""
         plain = described(self.description, replace(trial, scalars={}))
         same = expected_outputs(plain, _as_described(self.description, launch))
         return same is not None and all(bool(same_bytes(same[name], value).all()) for name, value in reference.items())
@@ -296,25 +296,25 @@ class BaselineRecorder:
 
 @dataclass
 class Refusals:
-    """Trials that the unmodified kernel does not support, as notes that mention each reason once."""
+    """Trials that the unmodified kernel does not support, as notes without duplicate reasons."""
 
     _reasons: dict[str, list[str]] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, subject: str, trial: Trial, error: LabError) -> None:
-        """Count a trial; `subject` is the kind of trial in the note."""
+        """Add a trial; `subject` is the type of trial in the note."""
         self._counts[subject] += 1
         self._reasons.setdefault(subject, []).append(f"{trial.name}: {error.what}")
 
     def notes(self) -> Iterable[str]:
-        """Return one line per kind of trial."""
+        """Return one line per type of trial."""
         for subject, reasons in self._reasons.items():
             times = f" ({self._counts[subject]} trials)" if self._counts[subject] > 1 else ""
             yield f"trial skipped: {subject}{times}: the unmodified kernel fails, first with {reasons[0]}"
 
 
 def _used(output: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, ignored: NDArray[np.bool_] | None) -> float:
-    """Return the largest error of an output, as a part of a declared tolerance."""
+    """Return the largest error of an output as a fraction of the declared tolerance."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         want, got = expected.astype(np.float64), output.astype(np.float64)
         part = np.abs(got - want) / allowed_errors(expected, tolerance)
@@ -332,10 +332,10 @@ def _undecided(
 ) -> dict[str, NDArray[np.bool_]]:
     """Return the elements of outputs for which the unmodified kernel differs from its reference.
 
-    Elements that are not finite count as different, too, unless the trial is about them.
+    Non-finite elements also count as different, unless the trial tests them.
 
     Raises:
-        UnsupportedTrial: These are all elements.
+        UnsupportedTrial: All elements differ.
     """
     ignored: dict[str, NDArray[np.bool_]] = {}
     with np.errstate(invalid="ignore", over="ignore"):
@@ -352,7 +352,7 @@ def _undecided(
 
 
 def _constant(value: bool, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.bool_]]:
-    """Return a constant array for each output, which occupies no memory."""
+    """Return a constant array for each output, a view of one element."""
     return {name: np.broadcast_to(np.bool_(value), shape) for name, shape in shapes.items()}
 
 

@@ -1,7 +1,7 @@
-"""Constants of a kernel that its conditions may compare sizes and input values with.
+"""Constants of a kernel with which its conditions may compare sizes and input values.
 
-Constants of comparisons come first, those next to a condition that lacks an outcome before all others, then literals of the
-source and other constants of the code.
+The order is: constants of comparisons next to a condition with a missing outcome, other constants of comparisons, literals of the
+source, other constants of the code.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _UNPACKED = {16: ("<H", "<e"), 32: ("<I", "<f"), 64: ("<Q", "<d")}
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants in order of relevance, without repetition.
+    """Constants in order of relevance, without duplicates.
 
     Args:
-        compared: Integers of comparisons next to conditions that lack an outcome.
+        compared: Integers of comparisons next to conditions with a missing outcome.
         integers: All positive integers, with `compared` first.
         floats: Floating-point numbers other than zero.
     """
@@ -54,7 +54,7 @@ def find_constants(program: Program, open_ones: Iterable[OpenCondition], source:
 
     Args:
         program: Program of the kernel.
-        open_ones: Conditions that lack an outcome.
+        open_ones: Conditions with a missing outcome.
         source: Text of the source.
     """
     places = {condition.instruction.address for condition in open_ones}
@@ -79,12 +79,12 @@ def find_constants(program: Program, open_ones: Iterable[OpenCondition], source:
 
 
 def floats_of(source: str) -> tuple[float, ...]:
-    """Return the floating-point numbers in a source in order, without repetition and without integers."""
+    """Return the floating-point numbers in a source in order, without duplicates and integers."""
     return tuple(dict.fromkeys(number for number in _written(source) if isinstance(number, float)))
 
 
 def rounds_to_nearest(source: str) -> bool:
-    """Return whether a source calls a function that rounds floating-point numbers to the nearest integers."""
+    """Return whether a source calls a function that rounds floating-point numbers to nearest integers."""
     return _ROUNDING.search(_COMMENTS.sub(" ", source)) is not None
 
 
@@ -94,7 +94,7 @@ def _sizes(numbers: Iterable[int | float]) -> tuple[int, ...]:
 
 
 def _of_instruction(instruction: Instruction) -> list[int | float]:
-    """Return constants as the instruction reads them, and the literals of moves as integers and as floats."""
+    """Return constants in the operand types of the instruction; literals of moves both as integers and as floats."""
     found: list[int | float] = []
     if instruction.encoding == "SOPK" and instruction.mnemonic.startswith("S_CMPK"):
         word = instruction.fields["simm16"] & 0xFFFF
@@ -135,7 +135,7 @@ def _floats(raw: int, bits: int) -> list[int | float]:
 
 
 def _of_text(source: str) -> Iterator[int | float]:
-    """Yield the numbers of a C++ or Python source, integers also as floats: inputs are compared with both."""
+    """Yield the numbers of a C++ or Python source, integers also as floats, because inputs are compared with both."""
     for number in _written(source):
         yield number
         if isinstance(number, float):
@@ -146,7 +146,7 @@ def _of_text(source: str) -> Iterator[int | float]:
 
 
 def _written(source: str) -> Iterator[int | float]:
-    """Yield the finite numbers of a source other than zero, with the type they are written in."""
+    """Yield the finite non-zero numbers of a source as the type of their literal."""
     for match in _NUMBER.finditer(_COMMENTS.sub(" ", source)):
         digits = next(group for group in match.groups() if group is not None).replace("'", "")
         number = float(digits) if match["float"] is not None else int(digits, 16 if match["hex"] is not None else 10)

@@ -1,8 +1,8 @@
-"""Search for shapes and input values that reach branches which no trial took.
+"""Search for shapes and input values that take the branches that were not taken by earlier trials.
 
-Proposals come from several sources in turn, cheap ones first: operands of comparisons, solved for the size that they depend on;
+Proposals come from several sources in turn, cheap ones first: operands of comparisons, solved for the size on which they depend;
 constants of the kernel and their neighbours; pairs of constants for two sizes; sums, products and multiples of constants;
-input values; and mutations of points that reached something new. The search is deterministic.
+input values; and mutations of points that increased the coverage. The search is deterministic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import BasicBlock
 
 _ROUND = 12
-"""Points that are tried before the proposals are renewed."""
+"""Number of points that are tried before the proposals are renewed."""
 _MOST_CONSTANTS = 24
 _MOST_PAIRED = 10
 _MOST_EXTENDED = 4
@@ -36,7 +36,7 @@ _MOST_CROSSED = 16
 _MOST_FACTORS = 3
 _LARGEST_FACTOR = 1024
 _SPARSE = 61
-"""Distance of planted values of which the other elements are random: an odd number, so that they meet every lane."""
+"""Distance of planted values among random elements; odd, so that they are processed by all lanes."""
 _LARGEST_SIZE = 1 << 31
 _PATIENCE = 48
 _LONG_PATIENCE = 112
@@ -64,10 +64,10 @@ class SearchSpace:
     Args:
         given: Described values of the sizes.
         small: Small values of the sizes that the unmodified kernel supports.
-        scalars: Described values of scalars that are no sizes.
-        has_values: Inputs with random values exist.
-        valid: Returns the nearest sizes that the kernel supports, or None if the shape is too large.
-        grid: Returns the workgroups per axis for sizes; None if there is no such launch.
+        scalars: Described values of scalars that are not sizes.
+        has_values: Whether inputs with random values exist.
+        valid: Returns the nearest supported sizes, or None if the shape is too large.
+        grid: Returns the workgroups per axis for sizes; None if the sizes cannot be launched.
         source: Text of the source.
         seed: Seed of mutations.
     """
@@ -85,7 +85,7 @@ class SearchSpace:
 def add_witnesses(
     witnesses: dict[tuple[int, Outcome], Mapping[str, int]], covered: BranchCoverage, sizes: Mapping[str, int]
 ) -> None:
-    """Add the sizes of a trial for the outcomes and blocks that have none yet."""
+    """Record the sizes of a trial for outcomes and blocks that it covered first."""
     for address, outcome in covered.outcomes.items():
         for bit in (Outcome.TRUE, Outcome.FALSE):
             if outcome & bit and (address, bit) not in witnesses:
@@ -96,12 +96,12 @@ def add_witnesses(
 
 @dataclass
 class BranchSearch:
-    """Proposes points, and learns from the coverage that they reached.
+    """Proposes points, and learns from their coverage.
 
     Args:
         space: Sizes, scalars and inputs that may be changed.
         coverage: Coverage of the trials so far.
-        recorded: Sizes of the trial in which the operands of comparisons in `coverage` were recorded.
+        recorded: Sizes of the trial from which the operands of comparisons in `coverage` are.
         witnesses: Sizes of the first trials that observed an outcome, by address; by the address of a block and no outcome, of
             those that executed it.
     """
@@ -119,15 +119,15 @@ class BranchSearch:
 
     @property
     def is_finished(self) -> bool:
-        """True if every condition of executed code has had both outcomes."""
+        """True if both outcomes of every condition in executed code were observed."""
         return not open_conditions(self.coverage)
 
     @property
     def patience(self) -> int | None:
-        """Points in a row without anything new after which the search should end; None if a branch lacks an outcome.
+        """Consecutive points without new coverage after which the search should end; None if an outcome of a branch is missing.
 
-        Divisions and functions such as `expf` contain selections that no input reaches. Those that compare integers, or may
-        compare a scalar, can depend on more than one argument of the kernel and are searched for longer.
+        Divisions and functions such as `expf` contain selections that no input reaches. Selections that compare integers, or may
+        compare a scalar, may depend on more than one argument of the kernel, and are searched for longer.
         """
         opened = open_conditions(self.coverage)
         if any(condition.target is not None for condition in opened):
@@ -138,13 +138,13 @@ class BranchSearch:
 
     @property
     def useful(self) -> int:
-        """Number of points so far that reached something new."""
+        """Number of points so far that increased the coverage."""
         return len(self._useful)
 
     def points(self) -> Iterator[SearchPoint]:
         """Yield points to try until all branches are covered or the proposals end; call :meth:`learn` after each.
 
-        Proposals are renewed after some points, or as soon as one reached something new.
+        Proposals are renewed after some points, or as soon as one increases the coverage.
         """
         for number in range(1 << 20):
             before = len(self._useful)
@@ -165,12 +165,12 @@ class BranchSearch:
         return new or not covered.executed <= self.coverage.executed
 
     def learn(self, point: SearchPoint, covered: BranchCoverage, *, counts: bool) -> None:
-        """Take note of a launch.
+        """Record the coverage of a launch.
 
         Args:
             point: Point of the launch.
             covered: Coverage of the launch.
-            counts: The trial was compared with the unmodified kernel, so its branches are covered.
+            counts: Whether the trial was compared with the unmodified kernel, so that its branches count as covered.
         """
         self._remember(covered, {**self.space.given, **dict(point.params)}, dict(point.scalars))
         if self.gains(covered):
@@ -199,7 +199,7 @@ class BranchSearch:
                 yield point
 
     def _shaped(self, shapes: Iterable[Mapping[str, int]]) -> Iterator[SearchPoint]:
-        """Yield valid shapes as points that have not been tried."""
+        """Yield valid shapes as untried points."""
         for shape in shapes:
             if not all(0 < value < _LARGEST_SIZE for value in shape.values()):
                 continue
@@ -211,18 +211,18 @@ class BranchSearch:
     # shapes from operands of comparisons
 
     def _solved(self) -> Iterator[Mapping[str, int]]:
-        """Yield shapes for which a comparison that lacks an outcome should turn out differently, from all of them in turn."""
+        """Yield shapes that are predicted to reach the missing outcome of a comparison, from all of them in turn."""
         columns = [self._solver.shapes(address) for address in self._undecided_comparisons()]
         yield from (shape for shape in chain.from_iterable(zip_longest(*columns)) if shape is not None)
 
     def _solved_scalars(self) -> Iterator[SearchPoint]:
-        """Yield the values of scalars for which a comparison of one with another number should turn out differently."""
+        """Yield values of scalars that are predicted to change the outcome of a comparison with a scalar."""
         for address in self._undecided_comparisons():
             for sizes, name, value in self._solver.scalars(address):
                 yield SearchPoint(tuple(sorted(sizes.items())), scalars=((name, value),))
 
     def _undecided_comparisons(self) -> list[int]:
-        """Return the scalar comparisons of executed code with one outcome so far, those next to open conditions first."""
+        """Return the scalar comparisons in executed code with a missing outcome, those next to open conditions first."""
         near = {c.instruction.address for c in open_conditions(self.coverage)}
         first: list[int] = []
         others: list[int] = []
@@ -233,12 +233,12 @@ class BranchSearch:
         return first + others
 
     def _open_blocks(self) -> list[BasicBlock]:
-        """Return the blocks with a condition that lacks an outcome."""
+        """Return the blocks with a condition with a missing outcome."""
         near = {c.instruction.address for c in open_conditions(self.coverage)}
         return [b for b in self.coverage.program.blocks if any(i.address in near for i in b.instructions)]
 
     def _weight_of_values(self) -> int:
-        """Return how often values are proposed for each shape: more often if open conditions compare floating-point numbers."""
+        """Return the number of value proposals per shape: more if open conditions compare floating-point numbers."""
         opened = (i.mnemonic for block in self._open_blocks() for i in block.instructions)
         return _FLOAT_WEIGHT if any(name.startswith("V_CMP") and "_F" in name for name in opened) else 1
 
@@ -270,7 +270,7 @@ class BranchSearch:
                     yield {**self.space.small, name: value}
 
     def _pairs(self, constants: Constants) -> Iterator[Mapping[str, int]]:
-        """Yield shapes of which two sizes are constants, which a combined condition may require."""
+        """Yield shapes with constants as two of their sizes, which a combined condition may require."""
         names = list(self.space.given)
         numbers = list(dict.fromkeys([*constants.compared, *constants.integers]))[:_MOST_PAIRED]
         ordered = sorted(product(range(len(numbers)), repeat=2), key=lambda pair: (max(pair), pair))
@@ -293,7 +293,7 @@ class BranchSearch:
                     yield {**self.space.small, name: value}
 
     def _quotients(self, constants: Constants) -> Iterator[Mapping[str, int]]:
-        """Yield shapes of which the product of all sizes, or of one and a compiled number, passes a constant."""
+        """Yield shapes in which the product of all sizes, or of one size and a compiled-in number, exceeds a constant."""
         numbers = [n for n in constants.integers if n > _LARGEST_FACTOR][:_MOST_PAIRED]
         factors = [n for n in constants.integers if 1 < n <= _LARGEST_FACTOR][:_MOST_FACTORS]
         for number in numbers:
@@ -306,7 +306,7 @@ class BranchSearch:
     # input values
 
     def _planted(self, constants: Constants) -> Iterator[SearchPoint]:
-        """Yield one value or its neighbours in all elements, or between random ones."""
+        """Yield one value, or its neighbours, in all elements or among random ones."""
         for value in _neighbours(constants.floats[:_MOST_CONSTANTS]):
             for shape in self._bases():
                 yield SearchPoint(shape, (value, *[None] * (_SPARSE - 1)))
@@ -336,10 +336,10 @@ class BranchSearch:
             for shape in bases[:1] if chosen is not None else ():
                 yield SearchPoint(shape, scalars=(chosen,))
 
-    # points that reached something new, for conditions on several sizes, scalars and values
+    # points that increased the coverage, for conditions on several sizes, scalars and values
 
     def _extended(self, constants: Constants) -> Iterator[SearchPoint]:
-        """Yield useful points with a constant, or the next number, as one of their sizes or scalars."""
+        """Yield useful points in which one size or scalar is replaced by a constant or its neighbour."""
         for number, point in product(constants.compared[:_MOST_PAIRED], reversed(self._useful[-_MOST_EXTENDED:])):
             for value in (number + 1, number, number - 1):
                 for name in self.space.given:
@@ -350,7 +350,7 @@ class BranchSearch:
                         yield replace(point, scalars=tuple(sorted({**dict(point.scalars), name: value}.items())))
 
     def _mutated(self, constants: Constants, number: int) -> Iterator[SearchPoint]:
-        """Yield useful points with another size, or with sizes and values of two of them."""
+        """Yield useful points with one size changed, or combined from the sizes and values of two."""
         rng = np.random.default_rng([self.space.seed, number, 2])
         base = self._useful or [SearchPoint(tuple(sorted(self.space.small.items())))]
         names = list(self.space.given)
@@ -372,7 +372,7 @@ class BranchSearch:
 
 
 def _neighbours(numbers: Sequence[float]) -> Iterator[float]:
-    """Yield numbers, the next representable ones, twice and half as large ones, means of two, and all of these negative."""
+    """Yield numbers, their representable neighbours, doubles, halves and means of two, and the negatives of all of these."""
     means = [(a + b) / 2 for a, b in pairwise(numbers)]
     found: dict[float, None] = {}
     for number, mean in zip_longest(numbers, means):

@@ -1,7 +1,7 @@
-"""Sizes and scalars for which a scalar comparison turns out differently, solved from its operands in earlier trials.
+"""Sizes and scalars that change the outcome of a scalar comparison, solved from its operands in earlier trials.
 
-An operand may equal a size or the workgroups on an axis of the grid, be proportional to one or two sizes or to the square of one,
-or be linear in the sizes. The slopes of linear ones follow from trials that differ in one size.
+An operand may equal a size or the workgroups on an axis of the grid, be proportional to one size, to a product of two or to the
+square of one, or be linear in the sizes. Slopes of linear operands follow from trials that differ in one size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _NEAR = (0, 1, -1)
-"""Differences of the operands that are aimed at."""
+"""Target differences of the operands."""
 _MOST_OBSERVATIONS = 12
 _MOST_DIVISORS = 6
 _MOST_STEPS = 1 << 12
@@ -31,7 +31,7 @@ class ComparisonSolver:
 
     Args:
         names: Names of the sizes.
-        grid: Returns the workgroups per axis for sizes; None if there is no such launch.
+        grid: Returns the workgroups per axis for sizes; None if the sizes cannot be launched.
     """
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class ComparisonSolver:
     def observe(
         self, address: int, operands: tuple[int, int], sizes: Mapping[str, int], scalars: Mapping[str, int | float]
     ) -> None:
-        """Add the operands of a comparison in a trial with these sizes and values of other scalars."""
+        """Record the operands of a comparison in a trial with these sizes and other scalars."""
         known = self._seen.setdefault(address, [])
         known.append((_signed(operands[0]), _signed(operands[1]), dict(sizes)))
         self._scalars[address] = scalars
@@ -53,7 +53,7 @@ class ComparisonSolver:
         return address in self._seen
 
     def shapes(self, address: int) -> Iterator[Sizes]:
-        """Yield sizes for which the operands of a comparison should be equal, or differ by one."""
+        """Yield sizes for which the operands of a comparison are predicted to be equal, or to differ by one."""
         first, second, sizes = self._seen[address][-1]
         for now, wanted in ((first, second), (second, first)):
             for difference in _NEAR:
@@ -62,7 +62,7 @@ class ComparisonSolver:
         yield from self._linear(address)
 
     def scalars(self, address: int) -> Iterator[tuple[Sizes, str, int | float]]:
-        """Yield a scalar and its value, with the sizes of the trial, for which the operands should be equal or differ by one."""
+        """Yield the sizes of a trial, a scalar, and its value for which the operands should be equal or differ by one."""
         first, second, sizes = self._seen[address][-1]
         for now, wanted in ((first, second), (second, first)):
             for name, value in self._scalars[address].items():
@@ -75,7 +75,7 @@ class ComparisonSolver:
                         yield sizes, name, real
 
     def _gridded(self, now: int, target: int, sizes: Sizes) -> Iterator[Sizes]:
-        """Yield sizes with `target` workgroups on an axis of the grid that has `now`."""
+        """Yield sizes with `target` workgroups on an axis of the grid that currently has `now`."""
         for axis, count in enumerate(self.grid(sizes) or ()):
             for name in self.names if count == now > 0 and target > 0 else ():
                 found = dict(sizes)
@@ -88,7 +88,7 @@ class ComparisonSolver:
                     found[name] = max(1, found[name] * target // reached)
 
     def _reaching(self, now: int, target: int, sizes: Sizes) -> Iterator[Sizes]:
-        """Yield sizes in which an operand that is `now` becomes `target`, if it is proportional to one, two, or a square."""
+        """Yield sizes that change an operand from `now` to `target`, if it is proportional to one size, two, or a square."""
         if now <= 0 or target <= 0:
             return
         for name in sorted(self.names, key=lambda n: sizes[n] != now):
@@ -105,7 +105,7 @@ class ComparisonSolver:
                     yield {**sizes, one: target // divisor, other: divisor}
 
     def _linear(self, address: int) -> Iterator[Sizes]:
-        """Yield neighbours whose operands show the slopes that are unknown, then solutions for one size and for two."""
+        """Yield neighbouring sizes to measure unknown slopes, then solutions for one size and for two."""
         first, second, sizes = self._seen[address][-1]
         slopes: dict[str, int] = {}
         for name in self.names:
@@ -139,12 +139,12 @@ class ComparisonSolver:
 def _bits(value: float) -> int:
     try:
         return int(struct.unpack("<I", struct.pack("<f", value))[0])
-    except OverflowError:  # not a 32-bit number
+    except OverflowError:  # not representable in 32 bits
         return -1
 
 
 def _signed(operand: int) -> int:
-    """Return an operand of 32 bits, or of 64 bits, as a signed number."""
+    """Return a 32-bit or 64-bit operand as a signed number."""
     if operand < 1 << 32:
         return operand - (1 << 32) if operand >= 1 << 31 else operand
     return operand - (1 << 64) if operand >= 1 << 63 else operand

@@ -1,9 +1,9 @@
-"""Branches of a rewrite that no trial took, with their source lines.
+"""Branches of a rewrite that were taken in no trial, with their source lines.
 
 A branch is a conditional branch of the executed code, a predicated region without a branch, or a comparison that selects a value.
 Conditions in code that was never executed are not listed: the branch that leads there is.
 
-Not seen are choices without a comparison, for example a table of results or arithmetic with a bit of a size.
+Selections without a comparison are not detected, for example a table of results or arithmetic with a bit of a size.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.source_lines import SourceLine
 
 _NARROWING = ("S_AND_", "S_ANDN2_", "S_NAND_", "S_NOR_", "S_XOR_", "V_CMPX")
-"""Instructions that start a predicated region; others, such as S_OR and S_MOV, end one."""
+"""Instructions that start a predicated region; other writes of EXEC, such as S_OR and S_MOV, end one."""
 _SCC_READERS = ("S_CSELECT", "S_CMOV")
 _SHOWN_CHARACTERS = 100
 
 
 class UncoveredBranch(StrictModel):
-    """Branch that no trial took.
+    """Branch that was taken in no trial.
 
     Args:
         line: Line of the condition in its source file, from 1; None without debug information.
@@ -42,7 +42,7 @@ class UncoveredBranch(StrictModel):
         source: Text of the line; empty if the file is unknown.
         kind: `branch`, `lanes` (a predicated region that no lane executed) or `selection` (of a value by a comparison).
         target_line: Line of the code that was not executed, if it is known and differs from `line`.
-        message: The same as a sentence.
+        message: Description in one sentence.
     """
 
     line: int | None
@@ -55,7 +55,7 @@ class UncoveredBranch(StrictModel):
 
 @dataclass(frozen=True)
 class OpenCondition:
-    """Condition in executed code that lacks an outcome.
+    """Condition in executed code with a missing outcome.
 
     Args:
         instruction: Branch, write of EXEC, or comparison.
@@ -71,7 +71,7 @@ class OpenCondition:
 
 
 def open_conditions(coverage: BranchCoverage) -> tuple[OpenCondition, ...]:
-    """Return the conditions in executed code that lack an outcome, in address order."""
+    """Return the conditions in executed code with a missing outcome, in address order."""
     found: list[OpenCondition] = []
     for block in coverage.program.blocks:
         if block.address in coverage.executed:
@@ -80,9 +80,9 @@ def open_conditions(coverage: BranchCoverage) -> tuple[OpenCondition, ...]:
 
 
 def uncovered_branches(coverage: BranchCoverage, code_object: CodeObject, source: Path) -> tuple[UncoveredBranch, ...]:
-    """Return the branches of a source that were not taken, once per line and kind, in order of lines.
+    """Return the branches of a source that were not taken, one per line and kind, in order of lines.
 
-    Code of headers and libraries is not listed, unless the code has no debug information.
+    Code from headers and libraries is omitted, unless the code has no debug information.
 
     Args:
         coverage: Coverage of all trials.
@@ -128,7 +128,7 @@ def _of_block(block: BasicBlock, outcomes: Mapping[int, Outcome]) -> Iterator[Op
 
 
 def _of_branch(instruction: Instruction, seen: Outcome) -> Iterator[OpenCondition]:
-    """Yield the edges that were not taken, except around a region that no lane executes: it has no effect then."""
+    """Yield the edges that were not taken, except around a region that no lane executes, which then has no effect."""
     (taken,), following = branch_targets(instruction), instruction.address + instruction.size
     name = instruction.mnemonic
     if not seen & Outcome.TRUE and not name.endswith("EXECZ"):
@@ -138,7 +138,7 @@ def _of_branch(instruction: Instruction, seen: Outcome) -> Iterator[OpenConditio
 
 
 def _of_selection(instruction: Instruction, kind: ProbeKind, seen: Outcome) -> Iterator[OpenCondition]:
-    if seen is not Outcome.NONE:  # otherwise no lane was active
+    if seen is not Outcome.NONE:  # Otherwise no lane was active.
         yield OpenCondition(instruction, kind, Outcome.BOTH & ~seen, None)
 
 
@@ -169,7 +169,7 @@ def _selects(following: tuple[Instruction, ...]) -> bool:
 
 
 def _selects_lanes(mask: int | None, following: tuple[Instruction, ...]) -> bool:
-    """Return whether a mask in a pair of SGPRs selects values of lanes in the same block."""
+    """Return whether a lane mask in an SGPR pair selects values in the same block."""
     for instruction in following:
         name = instruction.mnemonic
         if name.startswith("V_CNDMASK") and _mask(instruction, "src2", "VOP2") == mask:
@@ -181,14 +181,14 @@ def _selects_lanes(mask: int | None, following: tuple[Instruction, ...]) -> bool
 
 
 def _mask(instruction: Instruction, name: str, implicit: str) -> int | None:
-    """Return the SGPR pair that holds one bit per lane: VCC in the short encoding, else a field."""
+    """Return the SGPR pair of the lane mask: VCC in the short encoding, else an operand."""
     return VCC if instruction.encoding == implicit else instruction.fields.get(name)
 
 
 def _target_line(
     condition: OpenCondition, coverage: BranchCoverage, line_of: Callable[[int], SourceLine | None]
 ) -> SourceLine | None:
-    """Return the first line from the target on that differs from the line of the condition, within the block."""
+    """Return the first source line in the target block that differs from that of the condition."""
     if condition.target is None:
         return None
     own = line_of(condition.instruction.address)

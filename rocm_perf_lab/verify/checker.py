@@ -1,4 +1,4 @@
-"""Correctness of rewrites: trials with inputs and shapes that the rewrite has not seen, with all memory checks enabled.
+"""Correctness of rewrites: trials with inputs and shapes unknown to its author, with all memory checks enabled.
 
 The unmodified kernel runs every trial first (:mod:`rocm_perf_lab.verify.plan`). A rewrite must then match the reference within
 tolerance, must not change its inputs or unwritten elements, and must not cause new findings of the memory checks.
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 _THIRD_POISON = 3
 _MOST_ADDED = 48
-"""Trials with sizes next to the numbers of one rewrite."""
+"""Maximum number of trials with sizes next to the numbers in one rewrite."""
 
 
 class VacuousToleranceError(LabError):
-    """A tolerance that an output of zeros satisfies in every trial."""
+    """Tolerance that an output of zeros satisfies in every trial."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class CorrectnessResult:
         gate: Message of a fault or of a memory check, or None.
         trials: Names of the trials.
         failed: Trial that exposed a defect, or None.
-        uncovered: Branches of a correct rewrite that no trial took.
-        assumptions: Alignment of buffers that a correct rewrite needs beyond that of their elements.
+        uncovered: Branches of a correct rewrite that were taken in no trial.
+        assumptions: Alignment of buffers, larger than that of their elements, that a correct rewrite requires.
         notes: Checks that were not possible.
     """
 
@@ -81,7 +81,7 @@ class CorrectnessChecker:
         description: Kernel.
         compile_source: Compiles a source for a description.
         runners: Runners of trials, in order; the first one also records the unmodified kernel.
-        policy: Allowed differences and the seed; without a seed, a secret one is drawn.
+        policy: Allowed differences and the seed; None draws a secret seed.
         notes: Trials that the unmodified kernel does not support.
         addresses: Trials of alignment and of large buffers on the emulator, or None.
     """
@@ -103,7 +103,7 @@ class CorrectnessChecker:
         """Run every trial with the unmodified source.
 
         Raises:
-            LabError: The kernel fails with its own shape and random inputs.
+            LabError: The kernel fails with the described shape and random inputs.
             VacuousToleranceError: Zeros satisfy the tolerance of an output in every trial.
         """
         assert self.policy.seed is not None
@@ -122,7 +122,7 @@ class CorrectnessChecker:
         """Run the trials of a rewrite until one fails."""
         checks: list[OutputCheck] = []
         uncovered: tuple[UncoveredBranch, ...] = ()
-        self._executor.forget_builds()  # the file may have changed
+        self._executor.forget_builds()  # The file may have changed.
         for runner in self.runners:
             rewrite = _TrialsOfRewrite(self, source, runner, checks)
             for baseline in self._trials_on(runner, source):
@@ -155,11 +155,11 @@ class CorrectnessChecker:
 
     @property
     def summary(self) -> str:
-        """Number of trials by shape and by inputs, in one line."""
+        """Number of trials by type of shape and of inputs, in one line."""
         return summary_of(baseline.trial for baseline in self._baseline)
 
     def _search(self, source: Path, rewrite: _TrialsOfRewrite) -> tuple[UncoveredBranch, ...]:
-        """Search for trials that take the remaining branches of a rewrite, and return those that stay untaken."""
+        """Search for trials that take the remaining branches of a rewrite, and return the branches that are still not taken."""
         assert self._plan is not None
         assert self.policy.seed is not None
         description = with_source_launch(self.description, source)
@@ -177,9 +177,9 @@ class CorrectnessChecker:
         return AttemptedTrial(run.covered, suspicious=not {f.check for f in run.findings} <= known)
 
     def _further(self, trial: Trial) -> BaselineTrial | None:
-        """Return the results of the unmodified kernel in a trial that a search found; None if it does not support it.
+        """Return the results of the unmodified kernel in a trial found by a search; None if it does not support the trial.
 
-        Chosen values for which its results overflow are not supported: another order of operations may overflow elsewhere.
+        Values for which its results overflow are not supported, because reordered operations may overflow in other elements.
         """
         assert self._plan is not None
         baseline = self._plan.added(trial, self.policy.instructions)
@@ -208,7 +208,7 @@ class CorrectnessChecker:
         return CorrectnessResult(VerificationResult(tuple(checks)), None, self.trials, trial)
 
     def _trials_on(self, runner: TrialRunner, source: Path) -> Iterator[BaselineTrial]:
-        """Return the trials of a runner; the first one also gets those for the numbers in the rewrite."""
+        """Return the trials of a runner; for the first runner, including those for the numbers in the rewrite."""
         if runner is not self.runners[0]:
             apart = [b for b in self._baseline if not b.trial.in_place and len(b.trial.rounds) == 1]
             most = len(apart) if runner.most_trials is None else runner.most_trials
@@ -220,7 +220,7 @@ class CorrectnessChecker:
             yield from self._for_constants(source)
 
     def _for_constants(self, source: Path) -> Iterator[BaselineTrial]:
-        """Return trials with sizes next to the numbers in a rewrite, as far as the unmodified kernel supports them."""
+        """Return trials with sizes next to the numbers in a rewrite that the unmodified kernel supports."""
         assert self._plan is not None
         text = source.read_text(encoding="utf-8", errors="replace")
         for trial in list(self._plan.for_constants([text]))[:_MOST_ADDED]:
@@ -235,7 +235,7 @@ class CorrectnessChecker:
         """Check that an output of zeros fails at least one trial with a shape of the description.
 
         Raises:
-            VacuousToleranceError: It passes all of them.
+            VacuousToleranceError: Zeros pass all of them.
         """
         own = [b for b in self._baseline if b.trial.inputs == "random" and b.trial.shape in ("described", "declared")]
         for name in (a.name for a in self.description.arguments if isinstance(a, BufferArgument) and a.access != "in"):
@@ -250,7 +250,7 @@ class CorrectnessChecker:
 
 @dataclass
 class _TrialsOfRewrite:
-    """Trials of one rewrite on one runner, up to the first that fails."""
+    """Trials of one rewrite on one runner, until the first failure."""
 
     checker: CorrectnessChecker
     source: Path
@@ -265,7 +265,7 @@ class _TrialsOfRewrite:
         return self.failed is None
 
     def attempt(self, trial: Trial) -> AttemptedTrial:
-        """Run a trial of the rewrite alone; see :class:`~rocm_perf_lab.verify.coverage.SearchedKernel`."""
+        """Run a trial of only the rewrite; see :class:`~rocm_perf_lab.verify.coverage.SearchedKernel`."""
         return self.checker._attempt(trial, self.source, self.runner)
 
     def compare(self, trial: Trial) -> bool | None:

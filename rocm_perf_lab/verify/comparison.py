@@ -33,15 +33,15 @@ class BaselineTrial:
 
     Args:
         trial: Trial.
-        expected: Expected outputs: of the reference, or of the kernel itself for outputs without one.
+        expected: Expected outputs: from the reference, or from the kernel itself for outputs without one.
         outputs: Outputs of the first run.
         stable: Elements that are equal in both runs.
         untouched: Elements that the kernel never writes.
-        finding_kinds: Checks that the kernel itself fails.
-        budget: Wave instructions that a rewrite may execute per dispatch.
+        finding_kinds: Checks that the unmodified kernel fails.
+        budget: Limit of wave instructions of a rewrite per dispatch.
         instructions: Wave instructions of the longest dispatch.
         tolerances: Tolerance of each output, or the allowed absolute error of each element.
-        is_exact: Sums and products of these inputs are exact, and so are the expected outputs.
+        is_exact: Whether sums and products of these inputs, and the expected outputs, are exact.
         ignored: Elements of outputs that are not compared.
     """
 
@@ -76,7 +76,7 @@ def compare_run(
         policy: Allowed differences.
         baseline: Results of the unmodified kernel in the trial.
         run: Result of the rewrite.
-        launch: Launch of the rewrite, with the content before it.
+        launch: Launch of the rewrite, with the initial content of its buffers.
     """
     before = buffer_contents(launch)
     broken = _inputs_changed(description, baseline, run, before)
@@ -104,7 +104,7 @@ def buffer_contents(launch: Launch) -> dict[str, NDArray[Any]]:
 
 
 def same_bytes(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which elements have equal bytes: a NaN equals the same NaN, and 0 differs from -0."""
+    """Return a mask of elements with equal bytes: a NaN equals the same NaN, and 0 differs from -0."""
     if one.size == 0:
         return np.ones(one.shape, np.bool_)
     kind = np.dtype(f"u{one.dtype.itemsize}")

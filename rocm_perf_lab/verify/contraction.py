@@ -1,4 +1,4 @@
-"""Contractions of two arrays, such as `einsum("hmd,hnd->hmn", q, k)`, as products of matrices, which are faster."""
+"""Contractions of two arrays, such as `einsum("hmd,hnd->hmn", q, k)`, evaluated as matrix products, which are faster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Contraction:
 
     @classmethod
     def of(cls, args: Sequence[Any]) -> Contraction | None:
-        """Return the contraction of the arguments of `einsum`; None if it is no product of matrices, or has other operands."""
+        """Return the contraction of the arguments of `einsum`; None if it is not a matrix product of two arrays."""
         if len(args) != 3 or not isinstance(args[0], str) or not all(isinstance(a, np.ndarray) for a in args[1:]):
             return None
         left, arrow, result = args[0].replace(" ", "").partition("->")
@@ -33,7 +33,7 @@ class Contraction:
         if not arrow or not comma or not all((part.isalpha() or not part) and len(set(part)) == len(part) for part in labels):
             return None
         if set(one) - set(other) - set(result) or set(other) - set(one) - set(result) or set(result) - set(one + other):
-            return None  # an axis is summed in one array alone
+            return None  # an axis is summed in only one array
         ranks = (args[1].ndim, args[2].ndim)
         return cls(one, other, result) if ranks == (len(one), len(other)) else None
 

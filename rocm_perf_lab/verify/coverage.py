@@ -1,7 +1,7 @@
-"""Coverage of a rewrite by its trials: branches that no trial took, and a search for trials that take them.
+"""Coverage of a rewrite by its trials: branches that were not taken, and a search for trials that take them.
 
-The search runs the rewrite alone. Only a trial that reaches something new is also run with the unmodified kernel and compared. It
-counts as coverage only if the unmodified kernel supports it.
+The search runs only the rewrite. A trial that covers a new branch is also run with the unmodified kernel and compared; it counts
+as coverage only if the unmodified kernel supports it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from rocm_perf_lab.verify.trials import Trial
 
 _MOST_ELEMENTS = 12 << 20
-"""Elements of the buffers of one shape."""
+"""Maximum number of elements of all buffers of one shape."""
 _MOST_WORKGROUPS = 1 << 17
 _CHEAP_ELEMENTS = 1 << 16
-"""Shapes with more elements are tried last, and few of them."""
+"""Shapes with more elements are tried last, and only a few of them."""
 _ALL_ELEMENTS = 12 << 20
 _MOST_LARGE = 3
 _PROPOSALS = 8
-"""Points per trial from which those with small shapes are taken."""
+"""Number of points per trial from which those with small shapes are selected."""
 _FEW_ELEMENTS = 2000
 _SMALL_SIZES = (133, 5, 3, 2)
 
 
 @dataclass(frozen=True)
 class AttemptedTrial:
-    """Result of a trial of the rewrite alone.
+    """Result of a trial of only the rewrite.
 
     Args:
         covered: Coverage; None if the rewrite failed.
@@ -59,11 +59,11 @@ class SearchedKernel(Protocol):
     """Rewrite whose trials are searched."""
 
     def attempt(self, trial: Trial) -> AttemptedTrial:
-        """Run a trial of the rewrite alone."""
+        """Run a trial of only the rewrite."""
         ...
 
     def compare(self, trial: Trial) -> bool | None:
-        """Compare a trial with the unmodified kernel: None if that does not support it, else whether the rewrite is correct."""
+        """Return whether the rewrite is correct in a trial; None if the unmodified kernel does not support the trial."""
         ...
 
 
@@ -86,13 +86,13 @@ class CoverageRecorder:
         return self._by_code.get(code)
 
     def witnesses(self, code: str) -> Mapping[tuple[int, Outcome], Mapping[str, Any]]:
-        """Return the params of the first trials that observed an outcome, or that executed a block."""
+        """Return the params of the first trial that observed each outcome, or that executed each block."""
         return self._witnesses.get(code, {})
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Result of a search: whether no comparison failed, and the branches that no trial took."""
+    """Result of a search: whether all comparisons passed, and the branches that were not taken."""
 
     passed: bool
     uncovered: tuple[UncoveredBranch, ...]
@@ -106,7 +106,7 @@ class CoverageSearch:
         description: Kernel.
         sizes: Sizes that the unmodified kernel supports.
         seed: Seed of the run.
-        trials: Most trials of the rewrite.
+        trials: Maximum number of trials of the rewrite.
     """
 
     description: KernelDescription
@@ -115,7 +115,7 @@ class CoverageSearch:
     trials: int
 
     def run(self, code_object: CodeObject, recorder: CoverageRecorder, source: Path, kernel: SearchedKernel) -> SearchResult:
-        """Try points until all branches are covered, a comparison fails or the trials are used up.
+        """Try points until all branches are covered, a comparison fails, or the maximum number of trials is reached.
 
         Args:
             code_object: Code of the rewrite for the described shape. Other builds of the source are not searched.
@@ -133,7 +133,7 @@ class CoverageSearch:
         return SearchResult(passed, uncovered_branches(search.coverage, code_object, source))
 
     def _chosen(self, search: BranchSearch) -> Iterator[SearchPoint]:
-        """Yield points, those with large shapes last, within the limits of trials and elements."""
+        """Yield points within the limits of trials and elements, those with large shapes last."""
         if search.is_finished:
             return
         cheap = last = 0
@@ -157,7 +157,7 @@ class CoverageSearch:
             yield point
 
     def _passes(self, search: BranchSearch, point: SearchPoint, kernel: SearchedKernel) -> bool:
-        """Run a point, compare it if it reaches something new, and return whether it is not wrong."""
+        """Run a point, compare it if it covers a new branch, and return False if the comparison fails."""
         trial = self.trial(point)
         attempted = kernel.attempt(trial)
         covered = attempted.covered if attempted.covered is not None and attempted.covered.code == search.coverage.code else None
@@ -193,7 +193,7 @@ class CoverageSearch:
         )
 
     def _scalars(self) -> dict[str, int | float]:
-        """Return the described values of scalars that are no sizes: params, and numbers in arguments."""
+        """Return the described values of scalars that are not sizes: params, and numbers in arguments."""
         values: dict[str, int | float | str] = {}
         for argument in self.description.arguments:
             if isinstance(argument, ScalarArgument):
@@ -217,7 +217,7 @@ class CoverageSearch:
         if len(given) == 1:
             small = {name: min(value, _FEW_ELEMENTS) for name, value in given.items()}
         else:
-            places = range(len(given) - 1, -1, -1)  # the last size is the longest: elements of a row are next to each other
+            places = range(len(given) - 1, -1, -1)  # The last size is the longest, because the elements of a row are contiguous.
             small = {n: min(v, _SMALL_SIZES[min(p, 3)]) for p, (n, v) in zip(places, given.items(), strict=True)}
         return self._valid(small) or dict(given)
 

@@ -1,16 +1,16 @@
-"""Allowed error of each output element, derived from the condition of the computation.
+"""Allowed error of each output element, derived from the conditioning of the computation.
 
 The bound of element `i` is
 
     allowed_i = factor * scale_i + step_i + offset_i
 
-- `scale_i = C * u * sqrt(sum_k e_ik^2)`: rounding errors of a right evaluation in f32 (f64 if the buffers are f64), with
+- `scale_i = C * u * sqrt(sum_k e_ik^2)`: rounding errors of a correct evaluation in f32 (f64 if the buffers are f64), with
   `u = 2^-24` and `C = 2.5`. `e_ik` is the change of the element when the operations of group `k` of the reference are
   perturbed (:mod:`rocm_perf_lab.verify.rounding`): one rounding for additions and products, two to four for other functions,
   `growth(n)` roundings of the largest partial sum for a sum of `n` terms. Further groups contain the inputs, so that rearranged
-  formulas are allowed as far as the result depends on its inputs.
+  formulas are allowed to the extent that the result depends on its inputs.
 - `step_i`: one unit in the last place of outputs with at most 16 bits, and the smallest normal f32 of computed outputs.
-- `offset_i`: error of the unmodified kernel and of the expected value at this element.
+- `offset_i`: error of the unmodified kernel and of the expected value of this element.
 - `factor`: 1, or twice the largest error of the unmodified kernel in units of `scale`, if that is larger: a kernel with
   intermediate results in f16 allows the same in a rewrite.
 
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Launch
 
 SAFETY = 2.5
-"""`C`: about six standard deviations of the error of a sum, because one rounding has at most 0.42 of `u` as its deviation."""
+"""`C`: about six standard deviations of the error of a sum, because one rounding has a standard deviation of at most 0.42 `u`."""
 PERTURBATION_SEED = 20_261_122
 _F64_ROUNDOFF = 2.0**-53
 _OBSERVED = 2.0
-"""Error of a rewrite relative to the largest error of the unmodified kernel."""
+"""Allowed error of a rewrite relative to the largest error of the unmodified kernel."""
 LARGEST_FACTOR = 16.0
-"""Error of an unmodified kernel relative to `scale` that needs no declared tolerance."""
+"""Largest error of an unmodified kernel, relative to `scale`, without a declared tolerance."""
 _LOW_PRECISION = 8.0
 """Most roundings to f16 or bf16 have a smaller effect on a result than the error bound of f32 at the same operations."""
 BOTH_SIDES = 2.0
-"""The unmodified kernel without a reference, or a reference in f64 for a kernel in f64, have an error like a rewrite."""
+"""Without a reference, or with an f64 reference for an f64 kernel, expected values have errors as large as those of a rewrite."""
 
 
 @dataclass(frozen=True)
 class OutputBound:
-    """Parts of the error bound of one output; arrays in its shape. See the module.
+    """Parts of the error bound of one output; arrays have the shape of the output. See the module.
 
     Args:
         scale: Errors of an evaluation with accumulation in f32 or f64.
@@ -84,16 +84,16 @@ class OutputBound:
         return allowed
 
     def undefined(self, output: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return the finite elements of an output for which the reference is infinite or NaN."""
+        """Return a mask of the finite elements of an output for which the reference is infinite or NaN."""
         if self.exact is None or output.dtype.kind in "biu":
             return np.zeros(output.shape, np.bool_)
         return np.isfinite(float_values(output)) & ~np.isfinite(self.exact)
 
     def completed(self, other: OutputBound, output: NDArray[Any]) -> OutputBound:
-        """Return this bound, with the errors of another one where :meth:`undefined`.
+        """Return this bound, with the errors of another bound for elements that are :meth:`undefined`.
 
-        The other bound is from runs of the kernel and does not know the terms of sums: it is raised by the median ratio of both
-        where the reference is defined.
+        The other bound is from runs of the kernel, without the number of terms of sums. It is therefore scaled by the median
+        ratio of both bounds over the elements with a defined reference.
         """
         undefined = self.undefined(output)
         both = ~undefined & (self.scale > 0) & (other.scale > 0)
@@ -132,7 +132,7 @@ def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) 
     error = absolute_difference(float_values(output), values)
     with np.errstate(over="ignore", invalid="ignore"):
         is_reference = np.array_equal(float_values(expected), float_values(values.astype(expected.dtype)), equal_nan=True)
-    if not is_reference:  # elements outside the validity of the reference, such as overflow in an intermediate result
+    if not is_reference:  # Elements for which the reference is not valid, for example because an intermediate result overflows.
         error = np.where(error <= bound.limit * bound.scale + bound.step, error, 0.0)
         relative = 2 * SAFETY * bound.roundoff * np.nan_to_num(np.abs(float_values(expected)), posinf=0.0, neginf=0.0)
         return replace(bound, scale=np.maximum(bound.scale, relative) if bound.scale.any() else bound.scale, offset=error)
@@ -143,7 +143,7 @@ def _observed(bound: OutputBound, expected: NDArray[Any], output: NDArray[Any]) 
 
 
 def accumulation_precision(launch: Launch) -> tuple[float, float]:
-    """Return the unit roundoff of accumulation relative to f32, and the largest factor of an unmodified kernel."""
+    """Return the unit roundoff of accumulation relative to f32, and the largest `factor` of an unmodified kernel."""
     bits = [mantissa_bits(a.data.dtype) for a in launch.arguments if isinstance(a, BufferValue) and is_float(a.data)]
     unit = BOTH_SIDES * _F64_ROUNDOFF / UNIT_ROUNDOFF if max(bits, default=0) > 23 else 1.0
     lowest = min(bits, default=23)
@@ -151,12 +151,12 @@ def accumulation_precision(launch: Launch) -> tuple[float, float]:
 
 
 def mantissa_bits(dtype: np.dtype[Any]) -> int:
-    """Return the explicit bits of the significand of a floating-point type."""
+    """Return the number of explicit significand bits of a floating-point type."""
     return int(ml_dtypes.finfo(dtype).nmant)  # type: ignore[no-untyped-call]
 
 
 def unit_in_last_place(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the unit in the last place of floats with at most 16 bits, otherwise 0."""
+    """Return the unit in the last place of each element for floats with at most 16 bits, otherwise 0."""
     magnitude = np.abs(float_values(values))
     if not is_float(values) or values.dtype.itemsize > 2:
         return np.zeros(magnitude.shape)
@@ -173,13 +173,13 @@ def float_inputs(launch: Launch) -> list[NDArray[Any]]:
 
 
 def is_float(values: NDArray[Any]) -> bool:
-    """Return whether an array has a floating-point type of any width."""
+    """Return whether an array has a floating-point type, including 8-bit types and bf16."""
     return values.dtype.kind == "f" or values.dtype.name.startswith(("bfloat", "float"))
 
 
 def float_values(values: NDArray[Any]) -> NDArray[np.float64]:
     """Return an array in float64."""
-    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
+    with np.errstate(invalid="ignore"):  # Uninitialised memory may contain a signalling NaN.
         return np.asarray(values).astype(np.float64)
 
 

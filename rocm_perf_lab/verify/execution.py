@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Compile = Callable[[KernelDescription, Path], BuildResult]
 
 _FACTOR_OF_TILES = 8
-"""A tile is computed as a whole, also if the shape of a trial needs few elements of it."""
+"""Minimum factor of the budget of a larger launch: a whole tile is computed even if a trial needs only a few of its elements."""
 BuildKey = tuple[tuple[str, str], ...]
 
 
 @dataclass
 class TrialExecutor:
-    """Builds sources and runs trials of them.
+    """Builds sources and runs their trials.
 
     Args:
         description: Kernel.
@@ -50,22 +50,22 @@ class TrialExecutor:
             source: Source file.
             poison: Seed of the content of uninitialised buffers.
             runner: Emulator or device.
-            budget: Wave instructions that one dispatch may execute; more if the source asks for a larger launch.
+            budget: Limit of wave instructions per dispatch; increased if the source requests a larger launch.
 
         Returns:
-            Result, and the last launch.
+            Result and the last launch.
 
         Raises:
             LabError: The source does not compile or the kernel fails.
         """
         launches = self.launches(trial, source, poison)
         aliases = in_place_pairs(self.description, trial)
-        is_high = trial.rounds[-1] % 2 == 1  # a rewrite cannot tell trials from launches on a GPU by their addresses
+        is_high = trial.rounds[-1] % 2 == 1  # so that a rewrite cannot recognise trials by their addresses
         budget *= self._growth(trial, source, launches[-1])
         return runner.run(launches, aliases, budget=budget, has_high_addresses=is_high), launches[-1]
 
     def _growth(self, trial: Trial, source: Path, launch: Launch) -> int:
-        """Return the factor of the budget for a source with its own launch: that of its work-items, or of a whole tile."""
+        """Return the factor of the budget for a source that requests a launch: the ratio of work-items, or of a whole tile."""
         if with_source_launch(self.description, source) is self.description:
             return 1
         own = prod(launch_geometry(described(self.description, trial)).work_items)
@@ -74,7 +74,7 @@ class TrialExecutor:
     def launches(self, trial: Trial, source: Path, poison: int) -> list[Launch]:
         """Return the launches of a trial, one per round; see :meth:`run`.
 
-        A source may ask for its own launch configuration.
+        The source may request a different launch configuration.
 
         Raises:
             LabError: The source does not compile, or the description cannot be launched with these params.
@@ -92,15 +92,15 @@ class TrialExecutor:
         return self._built(self.description, source)
 
     def build_key(self, trial: Trial) -> BuildKey:
-        """Return the values that the build of a trial depends on."""
+        """Return the values on which the build of a trial depends."""
         return _key_of(described(self.description, trial))
 
     def forget_builds(self) -> None:
-        """Compile again at the next run: a file may have changed."""
+        """Discard builds, because source files may have changed."""
         self._builds.clear()
 
     def _built(self, description: KernelDescription, source: Path) -> BuildResult:
-        """Return the build for a description; trials of one source with equal values of the build share it."""
+        """Return the build for a description; trials of one source with equal build keys share it."""
         key = (source, _key_of(description))
         if key not in self._builds:
             self._builds[key] = self.compile_source(description, source)

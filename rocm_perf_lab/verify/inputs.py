@@ -1,7 +1,7 @@
 """Distributions of input values in trials.
 
-Only buffers with random initial values are changed: others may hold indices or tables. Integers stay within the range that the
-description allows.
+Only buffers with random initial values are changed, because others may contain indices or tables. Integers remain within the
+range of the description.
 """
 
 from __future__ import annotations
@@ -60,35 +60,35 @@ INPUT_NAMES: dict[Inputs, str] = {
     "halves": "halves between integers, with one largest value per row",
 }
 HARSH: frozenset[Inputs] = frozenset({"huge", "tiny", "spike", "large", "denormal"})
-"""Rounding errors may exceed a tolerance that was chosen for the described inputs."""
+"""Distributions with rounding errors that may exceed a tolerance chosen for the described inputs."""
 WITHOUT_REFERENCE: frozenset[Inputs] = frozenset({"special", "content", "planted"})
-"""The outputs of the unmodified kernel are expected if the reference does not define these inputs."""
+"""Distributions for which the outputs of the unmodified kernel are expected, if the reference does not define them."""
 PARTIAL: frozenset[Inputs] = frozenset({"extremes", "nan", "infinities", "sparse", "signed zeros", "regions"})
-"""Only elements for which the unmodified kernel equals its reference are compared; others may overflow."""
+"""Distributions for which only elements are compared whose reference equals the unmodified kernel; others may overflow."""
 NOT_FINITE: frozenset[Inputs] = PARTIAL - {"extremes"}
-"""Inputs of `PARTIAL` for which expected NaN and infinity are compared, too."""
+"""Distributions of `PARTIAL` for which expected NaN and infinity are also compared."""
 REVEALING: tuple[Inputs, ...] = ("special", *sorted(NOT_FINITE), "cancelling", "powers")
-"""Inputs whose effects depend on which elements a work-item processes one after another: they are also tried with long rows."""
+"""Distributions whose effects depend on the elements that one work-item processes in sequence; also tried with long rows."""
 FACTORS: dict[Inputs, tuple[float, ...]] = {
     "huge": (2.0**10, 2.0**6),
     "tiny": (2.0**-20, 2.0**-8),
     "large": (64.0, 8.0, 1.0),
 }
-"""Factors of the described inputs; the first that the unmodified kernel supports is used."""
+"""Factors of the described inputs; the first one that the unmodified kernel supports is used."""
 _FOR_INTEGERS: frozenset[Inputs] = frozenset(
     {"constant", "ascending", "descending", "spike", "zeros", "ties", "signs", "extremes", "powers", "close", "regions"}
 )
 _ONLY_INTEGERS: frozenset[Inputs] = frozenset({"powers", "close"})
 FLOATS = ("f16", "bf16", "f32", "f64")
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
-"""The last two: a subnormal float, and a number near the largest half."""
+"""The last two are a subnormal f32, and a number near the largest f16."""
 _SPECIAL_PLACES = 6
 _LEAST_PER_SPECIAL = 8
-"""Elements of a small array per special value: results that are all NaN cannot differ."""
+"""Elements of a small array per special value, so that not all results are NaN, which would hide differences."""
 _SHARE_OF_NAN = 0.25
 _ROWS_WITH_NAN = 0.75
 _SEGMENT = 256
-"""Elements of a one-dimensional array that count as a row."""
+"""Elements of a one-dimensional array that form a row."""
 _SHARE_OF_ZEROS = 0.5
 _SHARE_OF_SIGNED_ZEROS = 0.25
 _ELEMENTS_PER_INFINITY = 512
@@ -96,22 +96,22 @@ _MOST_INFINITIES = 32
 _CANCELLING = 64
 _CLOSE = 8
 _POWERS = 4
-"""Largest powers of two in a range of integers that are used: sums of many of them wrap around to zero."""
+"""Number of largest powers of two in a range of integers to use; sums of many of them wrap around to zero."""
 _OFFSET = 2.0
 _KINDS_OF_ROWS = (0, 1, 2, 2, 0, 2, 2, 2)
 """0: random signs; 1: negative; 2: positive."""
 _SORTED_AS_A_WHOLE = 0.3
 _SPIKE = 64.0
 _SPIKE_PLACES = (0.4, 0.1, 0.25, 0.25)
-"""Probability of a large element at the end of a row, at its beginning, next to the end of a tile, and anywhere."""
+"""Probability of a large element at the end of a row, at its beginning, next to the end of a tile, and at a random position."""
 _TILES = (64, 128, 256, 512, 1024, 2048, 4096)
 _LARGEST_DENORMAL_STEPS = 1 << 6
 _SCALES_OF_HALVES = (1.0, 2.0, 4.0)
 _LARGE_IN_REGIONS = 1e12
-"""Products of three, and sums of many products, are finite in f32: no order of a sum overflows."""
+"""Products of three, and sums of many products, are finite in f32 in any order of summation."""
 _LARGE_HALF_IN_REGIONS = 100.0
 _MAGNITUDES = (1e3, 1e5, 1e10, 1e20, 1e29, 1e31, 2e38)
-"""Initial values of a maximum or minimum, in the place of infinity, are often next to these."""
+"""Values that code often uses instead of infinity to initialise a maximum or minimum are near these."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class InputKind:
     inputs: Inputs
     factor: float = 1.0
     values: tuple[float | None, ...] = ()
-    """With `planted`: values that elements have in turn; None keeps a random one. With `halves`: the largest value."""
+    """For `planted`: values that elements have in turn; None keeps a random one. For `halves`: the largest value."""
 
     def __str__(self) -> str:
         name = INPUT_NAMES[self.inputs]
@@ -131,7 +131,7 @@ class InputKind:
 
 
 def possible_inputs(description: KernelDescription) -> tuple[tuple[InputKind, ...], ...]:
-    """Return the distributions that change an input, in families of which the first supported one is used."""
+    """Return the distributions that change an input, grouped into families; of each, the first supported one is used."""
     buffers = [a for a in description.arguments if isinstance(a, BufferArgument) and is_random(a)]
     has_floats = any(a.dtype in FLOATS for a in buffers)
     has_integers = any(isinstance(a.init, IntegersInit) for a in buffers)
@@ -150,7 +150,7 @@ def is_random(argument: BufferArgument) -> bool:
 
 
 def is_accumulated(argument: Argument) -> bool:
-    """Return whether an argument is a buffer that is read and written and has a constant initial value."""
+    """Return whether an argument is a read-write buffer with a constant initial value."""
     return isinstance(argument, BufferArgument) and argument.access == "inout" and isinstance(argument.init, ConstantInit)
 
 
@@ -166,13 +166,13 @@ def changed_values(
     """Return the content of an input in a trial.
 
     Args:
-        data: Content by the description, in the shape of the buffer.
+        data: Described content, in the shape of the buffer.
         argument: Buffer.
         kind: Distribution.
-        rng: Generator for places and values.
+        rng: Generator for positions and values.
         params: Params of the trial, for the range of integers.
         is_minor: Another input is much larger. Regions of such an input, often weights, are finite: the product of an infinite
-            weight and of padding is NaN, which a rewrite may leave out.
+            weight and padding is NaN, and a rewrite may omit this product.
 
     Returns:
         Content with the same type and shape.
@@ -194,7 +194,7 @@ def changed_values(
 
 
 def planted(data: NDArray[Any], values: tuple[float | None, ...], low: float, high: float) -> NDArray[Any]:
-    """Return an array whose elements have the given values in turn, except outside [low, high] and at None."""
+    """Return an array whose elements have the values in turn; None, and values outside [low, high], keep the element."""
     changed = data.reshape(-1).copy()
     for place, value in enumerate(values):
         if value is not None and low <= value <= high:
@@ -203,7 +203,7 @@ def planted(data: NDArray[Any], values: tuple[float | None, ...], low: float, hi
 
 
 def next_to(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Return values to plant: each of the given ones, the f32 below and above it and its negative, between random ones."""
+    """Return values to plant: each value, the next smaller and larger f32, and its negative, between random ones."""
     wanted: list[float | None] = []
     for value in values:
         single = np.float32(value)
@@ -246,7 +246,7 @@ def _integers(data: NDArray[Any], kind: Inputs, rng: np.random.Generator, low: i
 
 def _floats(data: NDArray[Any], kind: InputKind, rng: np.random.Generator, is_minor: bool) -> NDArray[Any]:
     if kind.inputs in ("ascending", "descending") and data.dtype.kind == "f":
-        return _ordered(data, rng, kind.inputs)  # several times as fast as in double precision
+        return _ordered(data, rng, kind.inputs)  # Several times as fast as in double precision.
     values = data.astype(np.float64)
     result = _float_values(values, kind, rng, data, is_minor)
     return np.ascontiguousarray(result.reshape(data.shape).astype(data.dtype))
@@ -260,7 +260,7 @@ def _float_values(
         case "constant":
             return np.full_like(values, values.reshape(-1)[0])
         case "ascending" | "descending":
-            return _ordered(values, rng, kind.inputs)  # types that NumPy does not sort itself
+            return _ordered(values, rng, kind.inputs)  # NumPy does not sort these types.
         case "huge" | "tiny":
             return values * kind.factor
         case "spike":
@@ -279,13 +279,13 @@ def _float_values(
             count = min(_SPECIAL_PLACES, -(-changed.size // _LEAST_PER_SPECIAL))
             changed[rng.integers(0, changed.size, count)] = rng.permutation(_SPECIALS)[:count].astype(changed.dtype)
             if changed.size >= 2 * _LEAST_PER_SPECIAL:
-                changed[changed.size // 2] = -0.0  # the same element of all inputs: a sum of two negative zeros is negative
+                changed[changed.size // 2] = -0.0  # of all inputs: only a sum of two negative zeros is negative
             return changed
         case "nan" | "infinities" | "sparse" | "signed zeros":
             return _not_finite(values, kind.inputs, rng)
         case "regions":
             large = _LARGE_IN_REGIONS if data.dtype.itemsize > 2 or data.dtype.name == "bfloat16" else _LARGE_HALF_IN_REGIONS
-            finite = [0.0, -0.0, -large, large, 1 / large]  # products with a subnormal value have no precision
+            finite = [0.0, -0.0, -large, large, 1 / large]  # Products with a subnormal value lose precision.
             return regions(values, rng, finite if is_minor else [-np.inf, np.inf, np.nan, *finite])
         case "cancelling":
             return _cancelling(values, rng)
@@ -316,7 +316,7 @@ def _ordered(values: NDArray[Any], rng: np.random.Generator, kind: Inputs) -> ND
 
 
 def _spiked(values: NDArray[Any], rng: np.random.Generator, draw: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
-    """Return values with one large element per row: at the ends of rows and of tiles, and at random places."""
+    """Return values with one large element per row: at the ends of rows and of tiles, and at random positions."""
     rows = values.reshape(-1, values.shape[-1] if values.ndim > 1 else values.size).copy()
     count = rows.shape[1]
     tiles = [p for tile in _TILES for p in (tile - 1, tile) if p < count] or [0]
@@ -332,7 +332,7 @@ def _spiked(values: NDArray[Any], rng: np.random.Generator, draw: Callable[[int]
 
 
 def _extremes(values: NDArray[np.float64], rng: np.random.Generator, largest: float) -> NDArray[np.float64]:
-    """Return rows that are random, of one large magnitude and sign, infinite as a whole, or infinite in one element."""
+    """Return rows that are random, of one large magnitude and sign, entirely infinite, or infinite in one element."""
     start = int(rng.integers(0, 4 * len(_MAGNITUDES)))
 
     def changed(number: int, row: NDArray[Any]) -> NDArray[Any]:
@@ -379,7 +379,7 @@ def _not_finite(values: NDArray[np.float64], kind: Inputs, rng: np.random.Genera
 
 
 def _cancelling(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return small integers of which each 64 in a row, in one order or another, add up to zero."""
+    """Return small integers of which every 64 consecutive ones, in different orders, add up to zero."""
     half = rng.choice([1.0, 2.0, 3.0], (-(-values.size // _CANCELLING), _CANCELLING // 2))
     pairs = np.concatenate([half, -half], axis=1)
     ordered: NDArray[np.float64] = rng.permuted(pairs, axis=1)
@@ -387,9 +387,9 @@ def _cancelling(values: NDArray[np.float64], rng: np.random.Generator) -> NDArra
 
 
 def _halves(values: NDArray[np.float64], largest: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return halves between integers below `largest`, which one element of each row has, times 1, 2 or 4 by rows.
+    """Return half-integers below `largest`, which is one element of each row; rows are multiplied by 1, 2 or 4.
 
-    A row that is divided by its maximum and multiplied by `largest` consists of exact ties then.
+    A row divided by its maximum and multiplied by `largest` then consists of exact ties.
     """
     lowest = 0 if values.min() >= 0 else -int(largest)
 
@@ -402,13 +402,13 @@ def _halves(values: NDArray[np.float64], largest: float, rng: np.random.Generato
 
 
 def _by_rows(values: NDArray[Any], changed: Callable[[int, NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
-    """Return values with each row replaced; a one-dimensional array is one row."""
+    """Return values with every row replaced by `changed(number, row)`; a one-dimensional array is one row."""
     rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
     return np.stack([changed(number, row) for number, row in enumerate(rows)]).reshape(values.shape)
 
 
 def _of_both_signs(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return values with signs by row: of eight rows, two random, one negative, five positive, so that sums over rows stay large.
+    """Return values with signs by row: of eight rows, two are random, one negative and five positive, to keep sums large.
 
     A one-dimensional array is divided into eight parts instead of rows.
     """

@@ -1,9 +1,9 @@
-"""Execution of an action in a forked process with resource limits, without network access and with its own process ids.
+"""Execution of a function in a forked process with resource limits, without network access, in a separate PID namespace.
 
-If the kernel permits user namespaces, the child does not see other processes and their command lines; a seccomp filter refuses
-sockets as well. The child inherits everything that is prepared, its changes to memory stay in the child, and it ends with its
-parent. Only device code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of it
-rejects one proposal and does not end the run.
+If the kernel permits user namespaces, the child does not see other processes and their command lines; a seccomp filter rejects
+sockets. The child inherits the prepared state, its changes to memory are not visible to the parent, and it ends with the parent.
+Only the device code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash rejects one
+proposal and does not end the run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run_isolated(action: Callable[[], _Result], limits: SandboxLimits) -> _Resul
 
 
 def _ended(child: int, *, kill: bool) -> int:
-    """Wait for the child, or kill it first, and return its exit status."""
+    """Wait for the child, after killing it if requested, and return its exit status."""
     if kill:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -168,7 +168,7 @@ def _apply_limits(limits: SandboxLimits) -> None:
 
 
 def _address_space_bytes() -> int:
-    """Return the address space of this process (proc(5)), which does not count against the limit."""
+    """Return the size of this process's address space in bytes (proc(5)), which is added to the limit."""
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - Path would import more
         return int(file.read().split()[0]) * resource.getpagesize()
 

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     Params = Mapping[str, int | float | str]
 
 _MIDDLE = (1 << 26) + (1 << 24)
-"""Elements: beyond the integers of a float and of a multiplication of 24 bits."""
+"""Number of elements beyond the exact integers of f32 and beyond 24-bit multiplication."""
 _MANY_BYTES = 5 << 30
 _MANY_ELEMENTS = 5 << 29
 _BEYOND_UNSIGNED = 5 << 30
 _MOST_INT = (1 << 31) - 1
 _BELOW_INT = 1 << 20
-"""Room for rounding up to whole rows and tiles."""
+"""Margin for rounding up to whole rows and tiles."""
 _MOST_WORK_ITEMS = (1 << 32) - 1
 _MOST_GRID_YZ = (1 << 16) - 1
 _OTHER_SIZES = (67, 300, 1031)
-"""Values of the sizes that stay small, unless they are described as smaller; the first launchable one is used."""
+"""Values of the sizes that are not enlarged, unless described as smaller; the first launchable one is used."""
 _LARGER_SIZES = (1031, 1283, 1543, 2053, 2571, 3083)
-"""Values of the same sizes, whatever the described ones, if an axis of the grid would be too long otherwise."""
+"""Values of these sizes, even if described as smaller, if an axis of the grid would be too long otherwise."""
 _BELOW_EDGE = 30
 _COMPILER_CHOSEN_BLOCK = 256
 _MOST_BUFFER_BYTES = 1 << 36
@@ -43,7 +43,7 @@ _MOST_BUFFER_BYTES = 1 << 36
 
 @dataclass(frozen=True)
 class LargeShape:
-    """Params, and the buffer whose size is the reason for them: `goal` of its size, and the enlarged params `grown`."""
+    """Params of a large shape, and the buffer for which they are selected: `goal` for its size, and enlarged params `grown`."""
 
     params: Params
     buffer: str
@@ -58,7 +58,7 @@ class LargeShape:
 
 
 def large_shapes(description: KernelDescription, growing: frozenset[str] | None = None) -> tuple[LargeShape, ...]:
-    """Return shapes in the order in which to try them: large buffers by one size, then by all sizes of the buffer.
+    """Return shapes in the order of trials: buffers enlarged by one size, then by all sizes of the buffer.
 
     Args:
         description: Kernel.
@@ -78,7 +78,7 @@ def large_shapes(description: KernelDescription, growing: frozenset[str] | None 
 
 
 def _edge(description: KernelDescription, sizes: Sizes, buffer: BufferArgument) -> LargeShape | None:
-    """Return a shape in which the only size of a buffer is just below 2^31, where sums of positions and steps overflow."""
+    """Return a shape in which the only size of a buffer is just below 2^31, so that sums of positions and steps overflow."""
     name = str(buffer.shape[0])
     rule = sizes.rules.get(name) if len(buffer.shape) == 1 else None
     if rule is None or (rule.most is not None and rule.most < _MOST_INT):
@@ -92,7 +92,7 @@ def _edge(description: KernelDescription, sizes: Sizes, buffer: BufferArgument) 
 
 
 def _choices(description: KernelDescription, names: list[str]) -> Iterator[tuple[BufferArgument, tuple[str, ...]]]:
-    """Yield buffers with the sizes to enlarge: each alone, and all."""
+    """Yield buffers with the sizes to enlarge: each size alone, then all together."""
     for argument in description.arguments:
         if isinstance(argument, BufferArgument):
             used = set(re.findall(r"[A-Za-z_]\w*", " ".join(map(str, argument.shape))))
@@ -120,7 +120,7 @@ def _goal(goal: str, buffer: BufferArgument) -> int:
 def _shape(
     description: KernelDescription, sizes: Sizes, buffer: BufferArgument, grown: tuple[str, ...], goal: str
 ) -> LargeShape | None:
-    """Return the first launchable shape in which a buffer has about the wanted number of elements."""
+    """Return the first launchable shape in which a buffer has approximately the target number of elements."""
     given = {n: _given(description, n) for n in sizes.rules if n not in grown}
     attempts = [{n: min(other, value) for n, value in given.items()} for other in _OTHER_SIZES]
     attempts += [dict.fromkeys(given, other) for other in _LARGER_SIZES]
@@ -136,7 +136,7 @@ def _shape(
 
 
 def _with_grid(description: KernelDescription, params: Params) -> Params:
-    """Return params with a larger grid, if its size is a param of its own: each workgroup then has little work."""
+    """Return params with a larger grid, if the grid size is a separate param, so that each workgroup has little work."""
     free = [str(e) for e in description.grid if isinstance(e, str) and e in description.params]
     fixed = {*size_names(description), *compiled_names(description)}
     shapes = " ".join(str(e) for a in description.arguments if isinstance(a, BufferArgument) for e in a.shape)
@@ -156,9 +156,9 @@ def _grown(
     small: Mapping[str, int],
     goal: int,
 ) -> dict[str, int] | None:
-    """Return equal values of the enlarged sizes with the wanted number of elements, or None if the kernel does not allow them."""
+    """Return equal values of the enlarged sizes for the target number of elements, or None if not supported."""
     low, high = 1, 1 << 36
-    while low < high:  # elements do not decrease with the sizes
+    while low < high:  # The number of elements does not decrease with the sizes.
         middle = (low + high) // 2
         try:
             count = _elements(buffer, sizes.params(description.params, {**small, **dict.fromkeys(grown, middle)}))
@@ -179,7 +179,7 @@ def _given(description: KernelDescription, name: str) -> int:
 
 
 def _is_launchable(description: KernelDescription, params: Params) -> bool:
-    """Return whether a GPU can launch this shape, and the emulator can reserve its buffers."""
+    """Return whether a GPU can launch this shape and the emulator can reserve its buffers."""
     block = description.block or (_COMPILER_CHOSEN_BLOCK,)
     shaped = description.model_copy(update={"params": dict(params), "block": block})
     try:

@@ -1,8 +1,8 @@
-"""Trials with buffers beyond 2^31 elements and 4 GiB, which find indices and byte offsets that are too narrow.
+"""Trials with buffers beyond 2^31 elements and 4 GiB, which detect indices and byte offsets that are too narrow.
 
-Only chosen workgroups run: the first, the last, those around limits of integers, and random ones. A rewrite may assign work to
-workgroups in another way. Elements that only one of both kernels wrote are compared by running the workgroup of the other kernel
-that writes them, if the first elements of the known workgroups are linear in the workgroup ids.
+Only selected workgroups run: the first, the last, those around limits of integers, and random ones. A rewrite may assign work to
+workgroups differently. To compare an element that only one kernel wrote, the workgroup of the other kernel that writes it is run,
+if the first elements of the known workgroups are linear in the workgroup ids.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LIMITS = (1 << 24, 1 << 31, 1 << 32)
 _RANDOM_WORKGROUPS = 8
 _FIRST_OF_PAIRS = 200
 _WRAPPED_BITS = (8, *range(15, 32))
-"""Workgroups at these distances, as powers of two, write the same elements if an id or an index wraps around."""
+"""Exponents of distances: workgroups 2^n apart write the same elements if an id or an index wraps around."""
 _WORKGROUP_BUDGET = 400_000
 _SHAPE_BUDGET = 4_000_000
 _BUDGET_FACTOR = 50
@@ -56,22 +56,22 @@ _FEWEST_WORKGROUPS = 16
 _MOST_PAGES = 1 << 18
 _SHAPES_OF_GOAL = {"wide": 2, "elements": 2, "int": 1, "edge": 1, "bytes": 2, "middle": 2}
 _NEARLY_AS_LONG = frozenset({"elements", "int", "bytes"})
-"""Goals of shapes whose loops are too long if those of the largest shape exceed the budget of one workgroup."""
+"""Goals that are skipped if a workgroup of the largest shape exceeds its budget: their loops are nearly as long."""
 _LOCATED = 12
 _ROUNDS = 2
 _TOLERANCE_FACTOR = 4
-"""Wrong indices give quite different values."""
+"""Factor of the tolerance; wrong indices lead to much larger differences."""
 _REORDERED = 8.0
-"""Errors of a sum in another order, in typical errors; one wrong summand of a million still differs more."""
+"""Allowed error of a reordered sum in typical errors; one wrong summand of a million causes a larger difference."""
 
 
 class NotDecided(LabError):
-    """A large shape that tells nothing about a rewrite."""
+    """Large shape with which a rewrite cannot be checked."""
 
 
 @dataclass(frozen=True)
 class LargeResult:
-    """Result of a rewrite: `reason` says why it is wrong, or is None; `notes` are shapes that decided nothing."""
+    """Result of a rewrite: `reason` is the defect, or None; `notes` list shapes that could not be checked."""
 
     reason: str | None = None
     notes: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class LargeResult:
 class _RecordedShape:
     """Shape with the workgroups of the unmodified kernel, their changes, and the final content of changed pages.
 
-    `owed` are the changes of the chosen workgroups; `written` and `final` may also have those of others, to be compared with.
+    `owed` are the changes of the selected workgroups; `written` and `final` may also contain those of other workgroups.
     """
 
     shape: LargeShape
@@ -97,7 +97,7 @@ class _RecordedShape:
     budget: int
 
     def is_reducing(self, name: str) -> bool:
-        """Return whether an input has an axis that an output lacks, so that the elements of the output may be sums over it."""
+        """Return whether an input has an axis that the output lacks, so that the output's elements may be sums over it."""
         output = {str(axis) for axis in self.launch.buffers[name].argument.shape}
         inputs = [b.argument for b in self.launch.buffers.values() if b.argument.access != "out"]
         return any(str(axis) not in output for argument in inputs for axis in argument.shape)
@@ -111,7 +111,7 @@ class LargeTrials:
         description: Kernel.
         compile_source: Compiles a source for a description.
         target: GPU.
-        seed: Seed of contents and of the choice of workgroups.
+        seed: Seed of contents and of the selection of workgroups.
         growing: Sizes that the unmodified kernel supports above the described values; None for all.
     """
 
@@ -127,16 +127,16 @@ class LargeTrials:
 
     @property
     def shapes(self) -> tuple[str, ...]:
-        """Names of the shapes that rewrites are tried with."""
+        """Names of the shapes with which rewrites are checked."""
         return tuple(recorded.name for recorded in self._recorded)
 
     def close(self) -> None:
-        """Give reserved addresses back."""
+        """Release the reserved addresses."""
         for arena in self._arenas:
             arena.close()
 
     def record_baseline(self, source: Path) -> tuple[str, ...]:
-        """Run the unmodified kernel; return notes on shapes that it does not decide."""
+        """Run the unmodified kernel; return notes on shapes that cannot be checked."""
         self._baseline = source
         undecided: dict[str, list[str]] = {}
         too_long: set[tuple[str, tuple[str, ...]]] = set()
@@ -153,7 +153,7 @@ class LargeTrials:
         return tuple(f"not decided for {len(found)} large shapes, such as the {found[0]}" for found in undecided.values())
 
     def check(self, source: Path) -> LargeResult:
-        """Run the workgroups of a rewrite and compare its results."""
+        """Run workgroups of a rewrite and compare the results."""
         notes: list[str] = []
         baseline = {recorded.launch.launch.code_object.sha256 for recorded in self._recorded}
         self._translators = {key: value for key, value in self._translators.items() if key[0] in baseline}
@@ -169,7 +169,7 @@ class LargeTrials:
         return LargeResult(None, tuple(notes))
 
     def _is_wanted(self, shape: LargeShape) -> bool:
-        """Return whether a shape adds to those that are recorded: beyond 2^31 elements, just below is not of interest."""
+        """Return whether a shape adds to the recorded ones: just below 2^31 elements is redundant if one beyond is recorded."""
         known = [recorded.shape for recorded in self._recorded]
         if shape.goal == "int" and any(k.goal in ("wide", "elements") and k.grown == shape.grown for k in known):
             return False
@@ -182,7 +182,7 @@ class LargeTrials:
         return sparse_launch(described, build, find_kernel(build.code_object, self.description.entry).symbol)
 
     def _session(self, launch: SparseLaunch, contents: PageContents, budget: int, *, second: bool = False) -> SparseSession:
-        """Return a session; a second one at the same time has code at other addresses."""
+        """Return a session; a second concurrent session has its code at different addresses."""
         key = (launch.launch.code_object.sha256, second)
         if key not in self._translators:
             self._translators[key] = KernelTranslator(load_runtime())
@@ -198,20 +198,20 @@ class LargeTrials:
                 session.run(workgroup)
             chosen = self._run_chosen(session, self._chosen(launch, grid, name))
             written = session.written_pages()
-            if session.is_overlapping:  # they add to one result, which some of them do not complete
+            if session.is_overlapping:  # They add to one result, which is incomplete after some of them.
                 raise NotDecided("several workgroups write the same elements")
             longest = max(session.instructions.values())
         if not written:
-            raise NotDecided("the chosen workgroups write nothing")
+            raise NotDecided("the selected workgroups write nothing")
         budget = max(_WORKGROUP_BUDGET, _BUDGET_FACTOR * longest)
         owed, writes = dict(written), session.writes
         return _RecordedShape(shape, name, launch, contents, chosen, written, session.final, owed, writes, grid, budget)
 
     def _run_chosen(self, session: SparseSession, workgroups: tuple[int, ...]) -> tuple[int, ...]:
-        """Run workgroups in order of importance until the budget is spent, and return those that ran, sorted.
+        """Run workgroups in order of importance until the budget is exhausted, and return those that ran, sorted.
 
         Raises:
-            NotDecided: The budget is too small for the most important ones.
+            NotDecided: The budget is too small for the most important workgroups.
         """
         spent, ran = 0, list[int]()
         for workgroup in workgroups:
@@ -227,7 +227,7 @@ class LargeTrials:
         return tuple(sorted(ran))
 
     def _chosen(self, launch: SparseLaunch, grid: WorkgroupMap, name: str) -> tuple[int, ...]:
-        """Return the workgroups to run in order of importance: ends, random ones, half of them in the last quarter, limits."""
+        """Return the workgroups to run in order of importance: ends, random ones (half in the last quarter), integer limits."""
         total = launch.workgroups
         found = [*grid.origin(), 2, 3, total - 2, total - 1]
         random = np.random.default_rng([self.seed, *name.encode()])
@@ -244,7 +244,7 @@ class LargeTrials:
         return tuple(dict.fromkeys(workgroup for workgroup in found if 0 <= workgroup < total))
 
     def _failure(self, recorded: _RecordedShape, source: Path) -> str | None:
-        """Return why a rewrite is wrong with a shape, or None.
+        """Return the defect of a rewrite with a shape, or None.
 
         Raises:
             NotDecided: The rewrite cannot be compared.
@@ -310,9 +310,9 @@ class LargeTrials:
         *,
         is_same_launch: bool,
     ) -> str | None:
-        """Run the workgroups of a rewrite that should write elements which the unmodified kernel wrote.
+        """Run the workgroups of a rewrite that should write elements that only the unmodified kernel wrote so far.
 
-        With a launch of its own, a rewrite may write tiles that are interleaved in memory.
+        With a different launch, a rewrite may write tiles that are interleaved in memory.
         """
         for difference in missing[:_LOCATED]:
             name, element = difference.buffer, difference.element
@@ -334,13 +334,13 @@ class LargeTrials:
         return None
 
     def _run_baseline(self, recorded: _RecordedShape, unknown: list[_Difference]) -> None:
-        """Run the workgroups of the unmodified kernel that write elements which only the rewrite wrote."""
+        """Run the workgroups of the unmodified kernel that write elements that only the rewrite wrote so far."""
         guesses = {recorded.map.workgroup_of(d.buffer, d.element) for d in unknown[:_LOCATED]}
         workgroups = sorted(g for g in guesses if g is not None and g not in recorded.workgroups)
         if not workgroups or self._baseline is None:
             return
         with self._session(recorded.launch, recorded.contents, recorded.budget, second=True) as session:
-            with suppress(LabError):  # guessed workgroups; the chosen ones ran without an error
+            with suppress(LabError):  # The workgroups are guessed; the selected ones ran without an error.
                 for workgroup in workgroups:
                     session.run(workgroup)
             for place, changed in session.written_pages().items():
@@ -349,7 +349,7 @@ class LargeTrials:
                 recorded.written[place] = changed.with_all(known)
 
     def _differences(self, recorded: _RecordedShape, session: SparseSession) -> list[_Difference]:
-        """Return the first different element of each page and kind, by page."""
+        """Return the first different element of each page and type of difference, by page."""
         ours = session.written_pages()
         found: list[_Difference] = []
         for place in sorted({*recorded.written, *ours}):
@@ -378,7 +378,7 @@ class LargeTrials:
         return found
 
     def _tolerance(self, recorded: _RecordedShape, name: str, values: NDArray[Any], written: NDArray[np.bool_]) -> Tolerance:
-        """Return the tolerance of a page: sums of long rows in another order differ more than those of the described shape."""
+        """Return the tolerance of a page: reordered sums of long rows differ more than those of the described shape."""
         given = self.description.tolerance.get(name) or default_tolerance(values)
         reordered = 0.0
         terms = max((max(b.shape) for b in recorded.launch.buffers.values() if b.argument.access == "in"), default=1)
@@ -392,7 +392,7 @@ class LargeTrials:
 
 @dataclass(frozen=True)
 class _Difference:
-    """Element that the rewrite and the unmodified kernel leave with different values, and which of them wrote it."""
+    """Element with different values after the rewrite and the unmodified kernel, and which of them wrote it."""
 
     buffer: str
     element: int
@@ -416,7 +416,7 @@ class _Difference:
 
     @property
     def label(self) -> str:
-        """Name of the element."""
+        """Buffer and index of the element."""
         index = ", ".join(str(int(i)) for i in np.unravel_index(self.element, self.shape))
         return f"{self.buffer}[{index}]"
 
@@ -429,7 +429,8 @@ def _pairs(
 ) -> list[tuple[int, int]]:
     """Return workgroups of a rewrite that write the same elements if an id or an index wraps around.
 
-    With a launch of its own, only one workgroup has partners at all distances: the unmodified kernel's are not comparable.
+    With a different launch, workgroups cannot be matched with those of the unmodified kernel: only one has partners at all
+    distances.
     """
     if is_same_launch:
         pairs = [(one, one + (1 << bit)) for one in recorded.workgroups for bit in _WRAPPED_BITS]
@@ -450,9 +451,9 @@ def _pairs(
 
 
 def _repeated(recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, pairs: list[tuple[int, int]]) -> str | None:
-    """Return why a rewrite is wrong in which distant workgroups write the same elements, so that others stay unwritten.
+    """Return the defect of a rewrite in which distant workgroups write the same elements, so that others remain unwritten.
 
-    The ends of buffers do not count: workgroups without work of their own may repeat that of the last one.
+    The ends of buffers are ignored, because surplus workgroups may repeat the work of the last one.
     """
     for one, other in pairs:
         for workgroup in (one, other):
@@ -466,7 +467,7 @@ def _repeated(recorded: _RecordedShape, session: SparseSession, grid: WorkgroupM
 
 
 def _own_workgroups(recorded: _RecordedShape, session: SparseSession, grid: WorkgroupMap, total: int) -> list[int]:
-    """Return the workgroups of a rewrite with its own launch that write what those of the unmodified kernel wrote."""
+    """Return the workgroups of a rewrite with a different launch that write the same elements as the unmodified kernel."""
     for workgroup in grid.origin():
         session.run(workgroup)
     found: list[int] = []
@@ -480,14 +481,14 @@ def _own_workgroups(recorded: _RecordedShape, session: SparseSession, grid: Work
 
 
 def _unwritten(recorded: _RecordedShape, session: SparseSession) -> str | None:
-    """Return why a rewrite is wrong that changes nothing in an output, in any workgroup from the first to the last that ran."""
+    """Return the defect of a rewrite that changes nothing in an output, in any workgroup from the first to the last that ran."""
     owed, found = ({buffer for buffer, _ in places} for places in (recorded.owed, session.written_pages()))
     missing = sorted(owed - found)
     return f"none of {len(session.writes):,} workgroups writes {missing[0]}" if missing else None
 
 
 def _is_idle(recorded: _RecordedShape, session: SparseSession, name: str) -> bool:
-    """Return whether only the first of the workgroups that ran changes an output that many of the unmodified kernel change."""
+    """Return whether only the first workgroup that ran changes an output that many workgroups of the unmodified kernel change."""
     by_rewrite, by_baseline = (
         {workgroup for workgroup, places in writes.items() if any(buffer == name for buffer, _ in places)}
         for writes in (session.writes, recorded.writes)
@@ -506,7 +507,7 @@ def _is_at_the_end(session: SparseSession, workgroup: int, name: str, buffer: Sp
 
 
 def _changed_elements(changed: ChangedBytes | None, size: int) -> NDArray[np.bool_]:
-    """Return which elements of a page, of `size` bytes each, have a changed byte."""
+    """Return a mask of the elements of a page, of `size` bytes each, that have a changed byte."""
     if changed is None:
         return np.zeros(PAGE_BYTES // size, np.bool_)
     elements: NDArray[np.bool_] = changed.mask.view(np.dtype(f"u{size}")) != 0

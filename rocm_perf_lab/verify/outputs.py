@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _EXACT_KINDS = "biu"
 _SHOWN_CHECKS = 3
 ULP_EDGES = (0, 1, 2, 4, 16, 256)
-"""Upper bounds of the histogram bins, in units in the last place."""
+"""Upper bounds of the histogram bins in units in the last place (ULP)."""
 _INTEGERS_OF_SIZE: Mapping[int, Any] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -33,7 +33,7 @@ class OutputCheck:
     """Comparison of one output.
 
     `worst_index` is the element furthest outside its tolerance, or with the largest error; `actual` and `expected` are its
-    values, integers for an integer output. An output without elements passes, with NaN for both.
+    values (integers for an integer output). An empty output passes, with NaN for both.
     """
 
     name: str
@@ -46,7 +46,7 @@ class OutputCheck:
     actual: float
     expected: float
     ulp_histogram: tuple[int, ...] = ()
-    """Number of elements per bin of `ULP_EDGES`, and above the last; empty for integers."""
+    """Number of elements per bin of `ULP_EDGES` and above the last bound; empty for integers."""
 
     def __str__(self) -> str:
         if self.passed:
@@ -82,7 +82,7 @@ def verify_outputs(
     expected: Mapping[str, NDArray[Any]],
     tolerances: Mapping[str, Tolerance] | Mapping[str, Tolerance | NDArray[np.float64]],
 ) -> VerificationResult:
-    """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, and NaN equals only NaN.
+    """Compare every expected output: |actual - expected| <= atol + rtol * |expected|; NaN only equals NaN.
 
     Args:
         actual: Outputs by name.
@@ -97,7 +97,7 @@ def verify_outputs(
 
 
 def default_tolerance(values: NDArray[Any]) -> Tolerance:
-    """Return the tolerance of an output whose description has none."""
+    """Return the tolerance of an output without a declared tolerance."""
     from rocm_perf_lab.languages.spec import Tolerance
 
     return Tolerance(rtol=0, atol=0) if values.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
@@ -130,7 +130,7 @@ def _check(
 
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance | NDArray[np.float64]) -> OutputCheck:
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # uninitialised memory may hold a signalling NaN
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # Uninitialised memory may contain a signalling NaN.
         got: NDArray[Any] = actual.astype(np.float64)
         want: NDArray[Any] = expected.astype(np.float64)
         same, error = _difference(actual, expected, got, want)
@@ -155,11 +155,11 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
 
 
 def ulp_histogram(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[int, ...]:
-    """Return the histogram of distances in units in the last place; a NaN against a number falls into the last bin.
+    """Return the histogram of distances in units in the last place; NaN instead of a number is counted in the last bin.
 
-    The bits of IEEE floats, read as integers with the sign folded, are in the order of their values.
+    The bit patterns of IEEE floats, as integers with folded sign, have the same order as the values.
     """
-    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
+    with np.errstate(invalid="ignore"):  # Uninitialised memory may contain a signalling NaN.
         return _ulp_histogram(actual, expected, np.isnan(actual.astype(np.float64)), np.isnan(expected.astype(np.float64)))
 
 

@@ -11,14 +11,14 @@ _RESIDUES = 8
 
 
 def place_buffer(memory: DeviceMemory, name: str, nbytes: int, alignment: int, index: int) -> Allocation:
-    """Return a zeroed buffer of an emulated GPU. The bytes before and after it belong to no buffer, so every access there faults.
+    """Allocate a zeroed buffer on an emulated GPU. Bytes before and after it are not part of a buffer, so that any access faults.
 
     Args:
         memory: Device memory.
         name: Name of the buffer.
         nbytes: Size in bytes.
-        alignment: Power of two that divides the address; twice as much does not.
-        index: Position of the argument; neighbours get different residues.
+        alignment: Largest power of two that divides the address.
+        index: Position of the argument; adjacent arguments have different residues.
     """
     offset = alignment * (2 * (index % _RESIDUES) + 1)
     return memory.adopt(name, nbytes, memory.reserve(offset + nbytes) + offset)

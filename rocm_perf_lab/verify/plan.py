@@ -1,7 +1,7 @@
-"""Choice and recording of the trials of a kernel: which sizes and inputs it supports, then shapes with distributions of inputs.
+"""Selection and recording of the trials of a kernel: its supported sizes and inputs, then shapes with distributions of inputs.
 
-The unmodified kernel decides. The order of the search and its limits are counted in trials and instructions, so that equal seeds
-give equal trials.
+A trial is selected if the unmodified kernel supports it. Limits are counted in trials and instructions, not in seconds, so that
+the same seed selects the same trials.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ _MOST_ALLOCATED = 1 << 26
 _BEYOND_16_BITS = (1 << 16) + 1
 _SHARE_OF_REPEATING = 4
 _SHARE_OF_ROWS = 8
-"""All long rows with special inputs may use this fraction of the instructions of all trials."""
+"""Divisor of the instructions of all trials: budget of all long rows with special inputs."""
 _WITH_SCALARS = ("special", "denormal")
-"""Inputs that are tried with each choice of scalars: zero times infinity, and subnormal times a large number."""
+"""Inputs to combine with each choice of scalars, for zero times infinity, and subnormal times a large number."""
 _SHARE = 16
-"""One shape next to a number in a rewrite may use this fraction of the instructions of all trials."""
+"""Divisor of the instructions of all trials: budget of one shape next to a number in a rewrite."""
 _SMALL_SHARE = 64
-"""The same for other shapes, except large ones and those around tiles."""
+"""Divisor of the instructions of all trials: budget of one other shape, except large ones and those around tiles."""
 _SHARE_OF_TILES = 256
 _FEW_ELEMENTS = 256
-"""Smallest shape for repeated dispatches and special values; smaller shapes consist mostly of edge cases."""
+"""Minimum number of elements of shapes for repeated dispatches and special values; smaller shapes are mostly edge cases."""
 _REPEATED = 3
 _SPECIAL_FACTORS = ((1, 3), (2, 0), (1, 17), (4, 5), (8, 1), (16, 7))
-"""Sizes of special shapes: a multiple of those of the first supported shape, and some units more."""
+"""Sizes of special shapes: multiple of the first supported shape's sizes, and additional units."""
 _SLOTS_OF_RANDOM = 2
-"""Of as many shapes, one has random inputs and the others one of the distributions in turn."""
+"""Cycle of shapes: one has random inputs, the others have the distributions in turn."""
 _MOST_BYTES = 512 << 20
 _FRACTIONS = 64
-"""Scalars and floats of a source that are multiples of 1 / 64 keep ties exact."""
+"""Scalars and floating-point literals that are multiples of 1 / 64 keep ties exact."""
 _LEAST_SCALE = 3.0
 _USUAL_SCALE = 127.0
-"""Largest integers of quantised values: a number of the source, by default that of 8 bits."""
+"""Largest integer of quantised values: a number in the source; default: the largest of 8 bits."""
 _MOST_PLANTED = 8
-"""Floating-point numbers of a rewrite that elements of inputs take."""
+"""Maximum number of a rewrite's floating-point numbers that are planted in inputs."""
 _TIMES_OF_BASE = 2
 _LEAST_SHAPES = 100
 _RANDOM = InputKind("random")
 _MEASURED_SIZES = 3
 _MOST_REVEALING = ("special", "large", "zeros")
-"""Distributions that are tried if few trials are affordable."""
+"""Distributions to try if only few trials are affordable."""
 _TIMES_OF_LARGE = 2
-"""One large shape may use this multiple of the instructions of all trials."""
+"""Budget of one large shape as a multiple of the instructions of all trials."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class TrialPlan:
 
     Args:
         recorder: Runs the unmodified kernel.
-        notes: One line for each kind of trial that is left out.
+        notes: One line for each type of trial that is omitted.
     """
 
     recorder: BaselineRecorder
@@ -110,7 +110,7 @@ class TrialPlan:
         """Record all trials and return them in order of cost.
 
         Raises:
-            LabError: The kernel has no output, or fails with its own shape and random inputs.
+            LabError: The kernel has no output, or fails with the described shape and random inputs.
         """
         self._require_an_output()
         given = self._description.params
@@ -124,7 +124,7 @@ class TrialPlan:
         self._record_shapes()
         self.notes += self._refused.notes()
         if self._too_long or self._left_out:
-            self.notes.append(f"{self._too_long + self._left_out} shapes left out: they exceed the budget of trials")
+            self.notes.append(f"{self._too_long + self._left_out} shapes omitted: they exceed the budget of trials")
         results = self.recorder.finished()
         self.notes += self.recorder.notes
         return results
@@ -139,7 +139,7 @@ class TrialPlan:
             )
 
     def for_constants(self, texts: Sequence[str]) -> Iterator[Trial]:
-        """Return trials with sizes next to the integers of sources, except those of the unmodified source."""
+        """Return trials with sizes next to the integers in source texts, except those in the unmodified source."""
         floats = dict.fromkeys(value for text in texts for value in floats_of(text))
         own = set(floats_of(self._text()))
         values = [value for value in floats if value not in own][:_MOST_PLANTED]
@@ -161,22 +161,22 @@ class TrialPlan:
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes and the values that the kernel supports."""
+        """Sizes and their supported values."""
         return self._sizes
 
     def added(self, trial: Trial, most: int | None = None) -> BaselineTrial | None:
-        """Return the result of a further trial, recorded once; None if the unmodified kernel does not support it.
+        """Return the result of an additional trial, which is recorded once; None if the unmodified kernel does not support it.
 
         Args:
             trial: Trial.
-            most: Wave instructions that one dispatch may execute.
+            most: Limit of wave instructions per dispatch.
         """
         if trial.name not in self._added:
             self._added[trial.name] = self.recorder.further(trial, most or self._most(_SHARE))
         return self._added[trial.name]
 
     def _planted(self, values: Sequence[float]) -> Iterator[Trial]:
-        """Return trials in which elements of inputs equal given values or are next to them."""
+        """Return trials in which elements of inputs are equal or close to the values."""
         kind = InputKind("planted", values=next_to(values))
         if kind.values and possible_inputs(self._description):
             yield from (self._trial(shape, kind) for shape in self._special[:2])
@@ -191,7 +191,7 @@ class TrialPlan:
         return ShapePlan(self._description, self._sizes, self.seed, self._cost, self._most(share))
 
     def _most(self, share: int) -> int:
-        """Return the instructions of one shape; a kernel with a fixed grid may need many for the smallest shape already."""
+        """Return the instruction budget of one shape; with a fixed grid, even the smallest shape may need many instructions."""
         assert self._base is not None
         return max(self._policy.instructions // share, _TIMES_OF_BASE * self._base.instructions)
 
@@ -201,7 +201,7 @@ class TrialPlan:
     def _attempt(self, trial: Trial, subject: str, most: int | None = None) -> BaselineTrial | None:
         """Record a trial; None if the kernel does not support it, or if it exceeds a budget."""
         if workgroups(self._description, trial.params) <= 0:
-            return None  # a host launches no empty grid
+            return None  # The host does not launch empty grids.
         if elements(self._description, trial.params) > _MOST_ALLOCATED:
             return None
         if self.most_trials is not None and len(self.recorder.recorded) >= self.most_trials:
@@ -255,7 +255,7 @@ class TrialPlan:
             self._base = own
 
     def _supported(self, sizes: Sizes, values: Mapping[str, int], name: str) -> SizeRule | None:
-        """Return the values of one size that the kernel supports while the others have given values, or None."""
+        """Return the supported values of one size with the others fixed, or None if it cannot be varied."""
         rule, given = sizes.rules[name], int(self._description.params[name])
         for middle in (_PROBE, given):
             for unit in (u for u in _UNITS if u % rule.unit == 0) if rule.unit <= max(_UNITS) else (rule.unit,):
@@ -269,7 +269,7 @@ class TrialPlan:
         return None
 
     def _with_most(self, sizes: Sizes, values: Mapping[str, int], name: str, rule: SizeRule) -> SizeRule:
-        """Return a rule with the largest value, if the kernel does not support twice the described one."""
+        """Return a rule with the largest supported value, if the kernel does not support twice the described one."""
         given = int(self._description.params[name])
         twice = {**values, name: rule.nearest(2 * given + 1)}
         if rule.most is not None or elements(self._description, sizes.params(self._description.params, twice)) > _MOST_PROBED:
@@ -285,7 +285,7 @@ class TrialPlan:
         return self._attempt(self._trial(shape), "") is not None
 
     def _find_cost(self) -> None:
-        """Measure the instructions at the corners of small and larger sizes, to leave out shapes that are too expensive."""
+        """Measure the instructions for small and larger values of all sizes, to omit shapes that are too expensive."""
         assert self._base is not None
         params = self._base.trial.params
         high = {n: int(params[n]) for n in self._sizes.rules}
@@ -301,7 +301,7 @@ class TrialPlan:
         self._cost = Cost({n: low[n] for n in names}, {n: high[n] for n in names}, corners)
 
     def _find_inputs(self) -> None:
-        """Find the distributions that the kernel supports, with a small shape."""
+        """Find the supported distributions of inputs with a small shape."""
         self._special = self._special_shapes()
         families = possible_inputs(self._description)
         if self.most_trials is not None:
@@ -338,12 +338,12 @@ class TrialPlan:
         self._record_in_place([Shape(dict(self._description.params), "described"), *shapes])
         for shape in shapes[:2]:
             if any(is_accumulated(argument) for argument in self._description.arguments):
-                known = max(b.budget for b in self.recorder.recorded)  # it may wait for a value for ever
+                known = max(b.budget for b in self.recorder.recorded)  # The kernel may wait for a value forever.
                 self._attempt(self._trial(shape, InputKind("content")), "outputs with initial content", known)
         self._attempt(self._trial(shapes[0], InputKind("described")), "inputs as described")
         for trial in self._planted(scalar_values(self._description)):
             self._attempt(trial, "")
-        if any(kind.inputs == "exact" for kind in self._kinds):  # terms omitted only there are within the error of a long sum
+        if any(kind.inputs == "exact" for kind in self._kinds):  # In a long sum, terms omitted only there are within its error.
             self._attempt(self._trial(Shape(dict(self._description.params), "described"), InputKind("exact")), "")
         self._record_ties()
         for number, scalars in enumerate(scalar_choices(self._description)):
@@ -355,7 +355,7 @@ class TrialPlan:
                 self._attempt(crossed, "", most)
 
     def _record_ties(self) -> None:
-        """Record exact ties for a kernel that rounds to integers, if its numbers cannot make them inexact."""
+        """Record exact ties for a kernel that rounds to integers, unless numbers in its source could make them inexact."""
         own = floats_of(self._text())
         numbers = [*own, *scalar_values(self._description)]
         if not rounds_to_nearest(self._text()) or any(number * _FRACTIONS % 1 for number in numbers):
@@ -366,7 +366,7 @@ class TrialPlan:
                 self._attempt(self._trial(shape, InputKind("halves", values=(value,))), "")
 
     def _record_in_place(self, shapes: Sequence[Shape]) -> None:
-        """Record outputs in the place of inputs, unless that fails with a shape: one workgroup alone may support it by chance."""
+        """Record in-place outputs, unless any shape fails: a single workgroup may support them by chance."""
         for shape in shapes if self._policy.in_place else ():
             shared = trial_of(self._description, shape.params, self.seed, shape=shape.kind, in_place=True)
             if not in_place_pairs(self._description, shared):
@@ -397,7 +397,7 @@ class TrialPlan:
     def _record_long_rows(self, plan: ShapePlan) -> None:
         """Record long rows with special inputs, and more elements than counters of 8 and 16 bits can count.
 
-        These are equal or sorted: a counter of equal elements overflows, and a step that is repeated changes a sum of others.
+        Inputs are equal or sorted: a counter of equal elements overflows, and a repeated step changes sums of different elements.
         """
         revealing = [kind for kind in self._kinds if kind.inputs in REVEALING] if self.most_trials is None else []
         most = self._policy.instructions / (_SHARE_OF_ROWS * max(len(revealing) * len(self._sizes.rules), 1))
@@ -410,7 +410,7 @@ class TrialPlan:
                 self._attempt(self._trial(shape, kind), "", self._policy.instructions // _SHARE_OF_REPEATING)
 
     def _spend(self, shapes: Iterable[Shape], kinds: Iterator[InputKind], most: int, limit: int | None = None) -> None:
-        """Record shapes, each with random inputs or a distribution in turn, until a number of instructions is spent."""
+        """Record shapes, each with the next kind of inputs, until a number of instructions is executed."""
         for number, shape in enumerate(shapes):
             if limit is not None and sum(b.instructions for b in self.recorder.recorded) > limit:
                 self._left_out += 1

@@ -1,7 +1,7 @@
 """Expected outputs of a kernel: NumPy expressions, a NumPy function, or the output of the baseline.
 
 Floating-point inputs are converted to float64 before a reference is evaluated, to keep its rounding errors small; the result is
-converted to the output's type. Expressions compute with integers of 8 and 16 bits as kernels do, in 32 bits.
+converted to the output's type. Expressions promote 8-bit and 16-bit integers to 32 bits, like C++.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FUNCTION = re.compile(r"[\w./-]+\.py:\w+")
 
 
 class KernelReferenceError(LabError):
-    """A reference that cannot be evaluated, or whose result has a wrong name or shape."""
+    """Reference that cannot be evaluated, or whose result has a wrong name or shape."""
 
 
 def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str, NDArray[Any]] | None:
@@ -64,8 +64,8 @@ def reference_values(
     Args:
         description: Kernel, with the params of the launch.
         launch: Inputs.
-        changed: Returns the value that is used instead of a named input or scalar; by default the value itself.
-        adapt: Called with the module of a reference function before the function is.
+        changed: Maps name and value of an input or scalar to the value to use. Default: the value itself.
+        adapt: Called with the module of a reference function before the function is called.
 
     Returns:
         One array per output, in the shape of the output; None if the baseline's output is the reference.
@@ -110,7 +110,7 @@ def _evaluate(
 
 
 def _promoted(value: Any) -> Any:
-    """Return integers narrower than `int` as `int`, the type in which C++ computes with them."""
+    """Promote integers narrower than `int` to `int`, like C++."""
     is_narrow = isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize < np.dtype(np.int32).itemsize
     return value.astype(np.int32) if is_narrow else value
 
@@ -126,7 +126,7 @@ def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) 
 
 def _widen(data: NDArray[Any]) -> NDArray[Any]:
     is_float = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
-    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
+    with np.errstate(invalid="ignore"):  # Uninitialised memory may contain a signalling NaN.
         return data.astype(np.float64) if is_float else data
 
 
@@ -174,12 +174,12 @@ def _call(directory: Path, reference: str, names: Mapping[str, Any], adapt: Call
         raise KernelReferenceError(
             f"{function_name} failed: {type(error).__name__}: {error}",
             where=where,
-            hint=f"parameters that it may have: {', '.join(names)}",
+            hint=f"supported parameters: {', '.join(names)}",
         ) from error
 
 
 def _accepted(function: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments that a function has parameters for; `in` is passed as `in_`."""
+    """Return the keyword arguments that a function accepts; `in` is passed as `in_`."""
     parameters = inspect.signature(function).parameters
     renamed = {f"{name}_" if keyword.iskeyword(name) else name: value for name, value in names.items()}
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):

@@ -45,11 +45,11 @@ _MOST_RAISED = 16.0
 _MOST_INPUT_GROUPS = 3
 _INPUT_REPEATS = 3
 _INPUT_REPEATS_OF_LARGE = 2
-"""Evaluations per group of inputs: errors of the elements of one input may cancel, like those of terms of equal size."""
+"""Evaluations per group of inputs, because errors of the elements of one input may cancel, like those of equal terms."""
 _INPUT_WEIGHT = 2.0
-"""Evaluations per group of inputs that count; more make the estimate of the error better, not larger."""
+"""Weight of a group of inputs in evaluations, whatever their number: more evaluations improve the estimate, not increase it."""
 _DESCRIBED = 0.9
-"""Share of elements that agree with a reference which describes the inputs."""
+"""Fraction of elements that must agree with a reference for it to describe the inputs."""
 
 
 def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, OutputBound] | None:
@@ -76,7 +76,7 @@ def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, O
     suspects = _untracked(exact, launch, first)
     runs = _runs_of_reference(description, launch) if suspects else []
     untracked = {n for n in suspects if any(not np.array_equal(run[n], exact[n], equal_nan=True) for run in runs)}
-    if first.operations or untracked:  # copies, comparisons and integers are exact
+    if first.operations or untracked:  # Copies, comparisons and integers are exact.
         for model in _perturbations(launch, first, both_signs=discrete):
             perturbed = _evaluated(description, launch, model)
             assert perturbed is not None
@@ -91,7 +91,7 @@ def output_bounds(description: KernelDescription, launch: Launch) -> dict[str, O
 
 
 def _untracked(exact: Mapping[str, NDArray[Any]], launch: Launch, model: RoundingModel) -> set[str]:
-    """Return the outputs whose operations are not all known: they are no copies, and no tracked array or one of scalars."""
+    """Return the outputs with unknown operations: neither copies nor tracked arrays, or computed from scalars."""
     names = {n for n, v in exact.items() if v.dtype.kind == "f" and (model.is_incomplete or not isinstance(v, PerturbedArray))}
     if not names or model.operations:
         return names if model.is_incomplete else set()
@@ -101,7 +101,7 @@ def _untracked(exact: Mapping[str, NDArray[Any]], launch: Launch, model: Roundin
 
 
 def _runs_of_reference(description: KernelDescription, launch: Launch) -> list[dict[str, NDArray[Any]]]:
-    """Return the values of the reference for perturbed inputs; outputs that only choose between constants stay the same."""
+    """Return the values of the reference for perturbed inputs; outputs that only select between constants do not change."""
     launches = [perturbed_launch(launch, number) for number in range(PERTURBED_RUNS)]
     with np.errstate(all="ignore"):
         return [reference_values(description, other) or {} for other in launches]
@@ -113,7 +113,7 @@ def _widened(
     exact: Mapping[str, NDArray[Any]],
     runs: Sequence[Mapping[str, NDArray[Any]]],
 ) -> dict[str, OutputBound]:
-    """Return bounds, at least as large as those of a kernel without a reference."""
+    """Return bounds that are at least as large as those of a kernel without a reference."""
     of_runs = bounds_of_runs(launch, {name: float_values(exact[name]) for name in bounds}, runs)
     return {name: replace(bound, scale=np.maximum(bound.scale, of_runs[name].scale)) for name, bound in bounds.items()}
 
@@ -121,11 +121,11 @@ def _widened(
 def bounds_of_reference(
     description: KernelDescription, launch: Launch, outputs: Mapping[str, NDArray[Any]]
 ) -> dict[str, OutputBound]:
-    """Return the error bounds of inputs for which the outputs of the unmodified kernel are expected.
+    """Return the error bounds of inputs for which the outputs of the unmodified kernel are the expected ones.
 
     Args:
         description: Kernel, with the params of the launch.
-        launch: Inputs, which the reference need not define.
+        launch: Inputs, for which the reference may be undefined.
         outputs: Outputs of the unmodified kernel.
 
     Returns:
@@ -151,7 +151,7 @@ class _Changes:
         return cls(values, np.zeros(values.shape), np.zeros(values.shape))
 
     def add(self, perturbed: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Add an evaluation; integers change as a whole or not at all."""
+        """Add an evaluation; an integer counts as changed or unchanged, whatever the difference."""
         with np.errstate(invalid="ignore", over="ignore"):
             one, other = self.exact, float_values(perturbed)
             if dtype.kind in "biu":
@@ -218,7 +218,7 @@ def _bound(changes: _Changes, dtype: np.dtype[Any], unit: float, limit: float, *
         return OutputBound(zeros, unit_in_last_place(rounded) * (offset > 0), offset, limit=1.0, exact=changes.exact)
     scale = _typical(np.sqrt(changes.squares), changes.exact) * unit
     roundoff = UNIT_ROUNDOFF * unit
-    step = unit_in_last_place(rounded) + SMALLEST_NORMAL  # hardware functions may flush a smaller result to zero
+    step = unit_in_last_place(rounded) + SMALLEST_NORMAL  # Hardware functions may flush smaller results to zero.
     return OutputBound(scale, step, offset, limit=limit, exact=changes.exact, roundoff=roundoff)
 
 
@@ -233,11 +233,11 @@ def _describes(bound: OutputBound, output: NDArray[Any]) -> bool:
 
 
 def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return errors, raised to typical ones: the random signs of perturbations may cancel in single elements.
+    """Return errors, raised to at least the typical error, because random perturbations may cancel in single elements.
 
-    Typical is a median along an axis, or of all elements, of the errors or of the relative errors: the one that the errors
-    differ least from. So an output whose rows have different errors is not raised to those of other rows. Values without any
-    error stay exact.
+    The typical error is a median along an axis, or of all elements, of the absolute or relative errors: the one from which the
+    errors differ least. Errors of a row are therefore not raised to those of different rows. Values without any error remain
+    exact.
     """
     size = np.nan_to_num(np.abs(values), posinf=0.0, neginf=0.0)
     relative = np.divide(scale, size, out=np.zeros(scale.shape), where=size > 0)
@@ -257,10 +257,10 @@ def _typical(scale: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray
 
 
 def _median(values: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """Return the lower median of the positive values along an axis, which stays with length 1, or of all elements.
+    """Return the lower median of the positive values along an axis, which keeps length 1, or of all elements.
 
-    Zeros do not count: an element without an error, or whose value is undefined, says nothing about the others. The median of
-    no element is 0.
+    Zeros are ignored: an element without an error, or with an undefined value, does not characterise the others. The median is
+    0 if all values are zero.
     """
     if axis is None:
         return _median(values.reshape(-1), 0)

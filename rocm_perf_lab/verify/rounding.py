@@ -33,9 +33,9 @@ _EQUAL = 1e-9
 """Relative variance below which terms are equal."""
 _EQUAL_GROWTH = 0.2
 _SPREAD = 2.0
-"""Partial sums of terms with random signs in other orders, in root sums of squares."""
+"""Bound of partial sums of terms with random signs in any order, relative to the root of the sum of squares."""
 _PREFIX_ELEMENTS = 1 << 22
-"""Size above which the largest partial sum of a reduction is not searched for."""
+"""Number of elements above which the largest partial sum of a reduction is not computed."""
 _EXACT = frozenset({
     "absolute", "fabs", "negative", "positive", "conjugate", "maximum", "minimum", "fmax", "fmin", "copysign", "sign", "floor",
     "ceil", "trunc", "rint", "ldexp", "nextafter", "heaviside", "signbit", "isfinite", "isinf", "isnan", "greater", "less",
@@ -53,7 +53,7 @@ _ROUNDINGS = {
 """Roundings of one operation; with :data:`~rocm_perf_lab.verify.error_bounds.SAFETY`, 2.5 ulp of a division and 3 of `exp` as in
 the OpenCL C specification."""
 _OTHER_ROUNDINGS = 4.0
-"""Trigonometric and hyperbolic functions, powers: 5 ulp."""
+"""Trigonometric and hyperbolic functions, and powers: 5 ulp."""
 _MULTILINEAR = frozenset({"dot", "inner", "vdot", "tensordot", "outer", "convolve", "correlate", "kron"})
 _RELATIVE = frozenset({"norm", "trapezoid", "logaddexp", "average", "cov", "corrcoef", "nansum", "nanmean", "nanvar", "nanstd"})
 
@@ -72,7 +72,7 @@ def growth(terms: float | NDArray[Any]) -> NDArray[np.float64]:
 
 
 def growth_of_equal(terms: float | NDArray[Any]) -> NDArray[np.float64]:
-    """Return the growth if the errors of additions have equal signs: at most n / 2 roundings in one chain.
+    """Return the growth for errors of additions with equal signs: at most n / 2 roundings in one chain.
 
     This happens if the terms are equal, or if they have few bits.
     """
@@ -88,13 +88,13 @@ class RoundingModel:
     Args:
         amplitude: Relative error of one rounding.
         seed: Seed of the signs.
-        groups: Number of groups of operations; operation `i` belongs to group `i % groups`.
+        groups: Number of groups of operations; operation `i` is in group `i % groups`.
         active: Group whose results are perturbed; -1 for none.
         sign: Factor of all errors, 1 or -1.
-        has_coarse_inputs: Inputs have at most 16 bits. Errors of additions of such terms may have equal signs.
+        has_coarse_inputs: Whether inputs have at most 16 bits. Errors of additions of such terms may have equal signs.
         operations: Number of operations that can be perturbed.
-        is_discontinuous: An operation such as a comparison or rounding was evaluated.
-        is_incomplete: Elements left the arrays as scalars, whose operations are unknown.
+        is_discontinuous: Whether an operation such as a comparison or rounding was evaluated.
+        is_incomplete: Whether elements were extracted as scalars, whose operations are unknown.
     """
 
     amplitude: float
@@ -114,7 +114,7 @@ class RoundingModel:
         return wrapped
 
     def perturb(self, values: NDArray[Any], scale: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Return the results of an operation with their errors.
+        """Return the results of an operation with added errors.
 
         Args:
             values: Exact results.
@@ -141,11 +141,11 @@ _CONSTRUCTORS = (
     "array", "asarray", "ascontiguousarray", "asfortranarray", "copy", "empty", "empty_like", "full", "full_like", "ones",
     "ones_like", "zeros", "zeros_like",
 )  # fmt: skip
-"""NumPy functions that return a plain array, also of a :class:`PerturbedArray`, or of no array."""
+"""NumPy functions that return a plain array even for a :class:`PerturbedArray`, or without array arguments."""
 
 
 class TrackedNumpy(ModuleType):
-    """NumPy for a reference: new arrays of floating-point numbers report their operations, too."""
+    """NumPy for a reference: new floating-point arrays also report their operations."""
 
     def __init__(self, model: RoundingModel) -> None:
         super().__init__("numpy")
@@ -157,7 +157,7 @@ class TrackedNumpy(ModuleType):
         return getattr(np, name)
 
     def replace_in(self, module: ModuleType) -> None:
-        """Make a module use this instead of NumPy, under any name; only its own names change."""
+        """Replace NumPy in the namespace of a module, under any name."""
         for name, value in list(vars(module).items()):
             if value is np:
                 setattr(module, name, self)
@@ -181,13 +181,13 @@ def _constructed(model: RoundingModel, function: Callable[..., NDArray[Any]], *a
 
 
 class PerturbedArray(np.ndarray[Any, Any]):
-    """Array whose operations have the errors of a model; each element is a sum of `terms`, as far as is known."""
+    """Array whose operations have the errors of a model; each element is a sum of `terms` terms, if known."""
 
     model: RoundingModel | None = None
     terms: float = 1.0
 
     def __array_finalize__(self, source: NDArray[Any] | None) -> None:
-        """Inherit the model and the terms of the array that this one is derived from."""
+        """Inherit the model and the terms of the array from which this one is derived."""
         self.model = getattr(source, "model", None)
         self.terms = getattr(source, "terms", 1.0)
 
@@ -223,7 +223,7 @@ class PerturbedArray(np.ndarray[Any, Any]):
         plain = _stripped(args)
         contraction = Contraction.of(plain) if func.__name__ == "einsum" and not kwargs else None
         if contraction is not None and _have_equal_axes(contraction, plain[1:]):
-            exact = func(*plain) if model.active < 0 else None  # as the reference alone returns it
+            exact = func(*plain) if model.active < 0 else None  # as for plain arrays
             return _product(model, contraction, plain[1:], None if exact is None else np.asarray(exact, np.float64))
         if func.__name__ == "einsum" or func.__name__ in _MULTILINEAR:
             return _product(model, lambda *operands: func(*operands, **_stripped(kwargs)), args)
@@ -297,7 +297,7 @@ def _finished(
 
 
 def _joined(model: RoundingModel, plain: Sequence[Any], values: NDArray[Any], terms: Sequence[float]) -> PerturbedArray:
-    """Return the sum or difference of two sums: a kernel may add the terms of the smaller one to the larger one, one by one."""
+    """Return the sum or difference of two sums; a kernel may add the terms of the smaller sum to the larger one, one by one."""
     count = min(terms)
 
     def scale() -> NDArray[Any]:
@@ -320,7 +320,7 @@ def _error_scale(
     def reduced() -> NDArray[Any]:
         terms = source.size / max(values.size, 1)
         if name != "add":
-            relative: NDArray[Any] = values * growth(3 * terms)  # an error per factor
+            relative: NDArray[Any] = values * growth(3 * terms)  # one error per factor
             return relative
         kept = {"axis": axis, "keepdims": bool(kwargs.get("keepdims", False))}
         size = np.abs(values)
@@ -349,13 +349,13 @@ def _error_scale(
 def _product(
     model: RoundingModel, function: Callable[..., Any], args: Sequence[Any], known: NDArray[np.float64] | None = None
 ) -> Any:
-    """Return the results of a function that is linear in each array, such as a matrix product, with the errors of their sums.
+    """Return the results of a function that is linear in each array, such as a matrix product, with the errors of its sums.
 
     Args:
         model: Errors.
         function: Function of arrays.
         args: Its arguments.
-        known: Exact results, if they have been computed.
+        known: Exact results, if already computed.
     """
     plain = [_stripped(value) for value in args]
     values = np.asarray(function(*plain), np.float64) if known is None else known
@@ -378,7 +378,7 @@ def _product(
 
 
 def _have_equal_axes(contraction: Contraction, arrays: Sequence[NDArray[Any]]) -> bool:
-    """Return whether axes with one label have one length; `einsum` repeats one of length 1."""
+    """Return whether axes with equal labels have equal lengths; `einsum` broadcasts axes of length 1."""
     one, other = (dict(zip(n, a.shape, strict=True)) for n, a in zip((contraction.one, contraction.other), arrays, strict=True))
     return all(other.get(label, size) == size for label, size in one.items())
 
@@ -386,13 +386,13 @@ def _have_equal_axes(contraction: Contraction, arrays: Sequence[NDArray[Any]]) -
 def _sum_error(
     model: RoundingModel, largest: NDArray[Any], total: NDArray[Any], squares: NDArray[Any], terms: Any
 ) -> NDArray[Any]:
-    """Return the error of sums in roundings.
+    """Return the absolute size of the error of sums in roundings.
 
     Args:
         model: Model with the precision of the inputs.
         largest: Largest partial sum in one order.
         total: Sums.
-        squares: Sums of squared terms; partial sums of terms with random signs are of the size of their root.
+        squares: Sums of squared terms; their root is the typical size of partial sums of terms with random signs.
         terms: Terms per sum.
     """
     count = np.asarray(terms, np.float64)

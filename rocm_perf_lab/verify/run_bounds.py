@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _FEWEST_FOR_MEAN = 8
 PERTURBED_RUNS = 2
-"""Runs of a kernel without a reference with perturbed inputs."""
+"""Number of runs with perturbed inputs of a kernel without a reference."""
 _INPUT_STEPS = 8.0
-"""Perturbation of inputs of a kernel without a reference, in unit roundoffs of f32."""
+"""Perturbation of the inputs in unit roundoffs of f32."""
 
 
 def bounds_of_runs(
@@ -96,9 +96,9 @@ def _nudged(data: NDArray[Any], rng: np.random.Generator, change: float) -> NDAr
 
 
 def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return changes, raised to the root mean square along the axis where that is smallest: two runs are few samples.
+    """Return changes, raised to the root mean square along the axis with the smallest one, because two runs are few samples.
 
-    Short axes are few samples, too, and elements without a change, such as undefined ones, do not count.
+    Short axes, which also have few samples, and elements without a change, such as undefined ones, are ignored.
     """
     if not change.size or not change.ndim:
         return change
@@ -108,12 +108,12 @@ def _smoothed(change: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _root_mean_square(values: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    """Return the root mean square of the elements that are not 0 along an axis, which stays with length 1, or of all elements."""
+    """Return the root mean square of the non-zero elements along an axis, which keeps length 1, or of all elements."""
     count = np.count_nonzero(values, axis=axis, keepdims=True)
     mean: NDArray[np.float64] = np.sqrt(np.square(values).sum(axis=axis, keepdims=True) / np.maximum(count, 1))
     return mean
 
 
 def _is_coarse(values: NDArray[Any]) -> bool:
-    """Return whether elements have few bits or are all equal, so that errors of sums need not cancel."""
+    """Return whether elements have few bits or are all equal, so that errors of sums may not cancel."""
     return values.dtype.itemsize <= 2 or (values.size > 1 and bool((values == values.reshape(-1)[0]).all()))

@@ -1,7 +1,7 @@
 """Shapes of trials: values of the sizes of a kernel, drawn from a seed.
 
-Sizes are params that occur in shapes of buffers or in the grid, and that the compiled code does not depend on. Small shapes
-contain every residue of every size; others have values next to powers of two, tiles and numbers in the sources, or one long size.
+Sizes are params in shapes of buffers or in the grid on which the compiled code does not depend. Small shapes contain every
+residue of every size; others have values next to powers of two, tiles and numbers in the sources, or one long size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_WORKGROUPS = 1 << 14
 _FAR_ABOVE = 8
 _LARGE_FACTOR = 16
 _LONG_ROWS = ((4.0, 12), (4.0, 5), (2.0, 12), (2.0, 3), (1.0, 3))
-"""Length of rows relative to the described one, and the other sizes."""
+"""Length of rows relative to the described one, and values of the other sizes."""
 _FEW = 6
 """Other sizes are below this multiple of their unit while one size is long."""
 _REPEATS = (1, 1, 2, 3)
@@ -44,7 +44,7 @@ _HIGHEST_PRODUCT = 1 << 16
 
 @dataclass(frozen=True)
 class Shape:
-    """Params of a trial and the reason for its choice."""
+    """Params of a trial, and the reason for their selection."""
 
     params: Params
     kind: ShapeKind
@@ -55,10 +55,10 @@ class ShapePlan:
 
     Args:
         description: Kernel.
-        sizes: Sizes and the values that the kernel supports.
-        seed: Equal seeds give equal shapes.
-        cost: Estimated wave instructions of the unmodified kernel for params.
-        most: Wave instructions of one shape.
+        sizes: Sizes and their supported values.
+        seed: Seed of the shapes.
+        cost: Estimate of the unmodified kernel's wave instructions.
+        most: Limit of wave instructions per shape.
     """
 
     def __init__(self, description: KernelDescription, sizes: Sizes, seed: int, cost: Cost, most: int) -> None:
@@ -80,7 +80,7 @@ class ShapePlan:
             yield self._shape(larger if row % 2 and self._fits(larger) else values, "residues")
 
     def long(self, count: int) -> Iterator[Shape]:
-        """Draw shapes with one size up to eight times as large as described, and every residue of it."""
+        """Draw shapes with one size up to eight times the described one, with all residues."""
         names = list(self._sizes.rules)
         each = max(count // max(len(names), 1), 24)
         for index, name in enumerate(names):
@@ -100,7 +100,7 @@ class ShapePlan:
 
         Args:
             constants: Integers of a source.
-            others: Further integers, which only occur as factors in products with those.
+            others: Additional integers, which are only used as factors in products with `constants`.
             powers: Also draw sizes next to powers of two.
         """
         known, others = sorted(set(constants)), set(others)
@@ -120,7 +120,7 @@ class ShapePlan:
                     yield self._shape(values, "limits")
 
     def tiles(self, most: float) -> TileShapes:
-        """Return shapes around multiples of tiles, of which each may use `most` wave instructions."""
+        """Return shapes around multiples of tiles with at most `most` wave instructions each."""
         rules = self._sizes.rules
 
         def params(values: Mapping[str, int]) -> Params:
@@ -130,12 +130,12 @@ class ShapePlan:
         return TileShapes(sizes, rules, self._seed, lambda v: self._fits(v) and self._cost.of(params(v)) <= most)
 
     def tiled(self, values: Iterable[Mapping[str, int]]) -> Iterator[Shape]:
-        """Return one shape for each of different values of the sizes."""
+        """Return one shape for each distinct combination of sizes."""
         for chosen in dict.fromkeys(tuple(sorted(v.items())) for v in values):
             yield self._shape(dict(chosen), "tiles")
 
     def large(self) -> Iterator[Shape]:
-        """Draw one shape in which all sizes are larger than described, and one per size that alone is much larger."""
+        """Draw one shape with all sizes larger than described, and one per size with only this size much larger."""
         rng = self._rng(3)
         for ratio in _LARGE_RATIOS:
             values = {n: self._above(n, ratio, rng) for n in self._sizes.rules}
@@ -150,10 +150,10 @@ class ShapePlan:
                 yield self._shape(values, "large")
 
     def rows(self, most: float) -> Iterator[Shape]:
-        """Return one shape per size in which it is a few times as large as described, and all others are small.
+        """Return one shape per size in which it is several times the described one, and all others are small.
 
         Args:
-            most: Wave instructions of one shape.
+            most: Limit of wave instructions per shape.
         """
         rng = self._rng(5)
         for name, rule in self._sizes.rules.items():
@@ -165,10 +165,10 @@ class ShapePlan:
                     break
 
     def repeating(self, times: int) -> Iterator[Shape]:
-        """Return a shape, if there is one size, with many elements per workgroup of a fixed grid.
+        """Return a shape with many elements per workgroup of a fixed grid, if the kernel has exactly one size.
 
-        Each workgroup processes `times` elements and more, and each work-item as many if that is affordable, otherwise more than
-        a counter of 8 bits can count.
+        Each workgroup processes at least `times` elements, and so does each work-item, if affordable; otherwise more than an
+        8-bit counter can count.
         """
         for name, rule in self._sizes.rules.items() if len(self._sizes.rules) == 1 else ():
             count = workgroups(self._description, self._sizes.params(self._given, {name: rule.nearest(1)}))
@@ -181,7 +181,7 @@ class ShapePlan:
                     break
 
     def edges(self) -> Iterator[Shape]:
-        """Return shapes with a size of 1, alone and together, and of 0."""
+        """Return shapes with one size of 1, with all sizes of 1, and with a size of 0."""
         rules = self._sizes.rules
         small = [n for n, rule in rules.items() if rule.unit == 1 and rule.least <= 1]
         rng = self._rng(4)
@@ -222,7 +222,7 @@ class ShapePlan:
         return max((int(self._given[n]) * _FAR_ABOVE for n in self._sizes.rules), default=0)
 
     def _top(self, name: str, others: Mapping[str, int]) -> int:
-        """Return the largest value of a size that is cheap enough if the others are small."""
+        """Return the largest affordable value of a size if the others are small."""
         top = int(self._given[name]) * _FAR_ABOVE
         while top > RESIDUES and not self._fits({**others, name: top}):
             top = top * 3 // 4
@@ -245,12 +245,12 @@ class ShapePlan:
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated wave instructions of the unmodified kernel, linear in each size between and beyond two measured values.
+    """Estimate of the unmodified kernel's wave instructions, multilinear between and beyond two measured values of each size.
 
     Args:
         low: Smaller measured value of each size.
         high: Larger measured value of each size.
-        corners: Wave instructions by the sizes that have their larger value.
+        corners: Wave instructions by the set of sizes with their larger value.
     """
 
     low: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Sizes of a kernel: which params are sizes, the values that it supports, and numbers in its source that may limit them."""
+"""Sizes of a kernel: which params are sizes, their supported values, and numbers in the source that may limit them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTEGERS = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])")
 
 @dataclass(frozen=True)
 class SizeRule:
-    """Values of one size that a kernel supports: multiples of `unit` from `least` to `most`, and perhaps 0."""
+    """Supported values of one size: multiples of `unit` from `least` to `most`, and optionally 0."""
 
     unit: int = 1
     least: int = 1
@@ -33,7 +33,7 @@ class SizeRule:
     zero: bool = True
 
     def nearest(self, value: int, period: int = 1) -> int:
-        """Return the supported value next to `value`; steps are multiples of `period` units, to keep a residue."""
+        """Return the supported value nearest to `value`; it differs by multiples of `period` units, to keep a residue."""
         value = -(-value // self.unit) * self.unit
         step = self.unit * period
         if self.most is not None and value > self.most:
@@ -47,23 +47,23 @@ class SizeRule:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a kernel and the values that it supports.
+    """Sizes of a kernel and their supported values.
 
     Args:
         rules: Sizes that vary independently.
-        tied: Sizes that are equal to another one.
+        tied: Sizes that must be equal to another size.
     """
 
     rules: Mapping[str, SizeRule] = field(default_factory=dict)
     tied: Mapping[str, str] = field(default_factory=dict)
 
     def params(self, given: Mapping[str, Any], values: Mapping[str, int]) -> Params:
-        """Return params with other sizes, tied ones included."""
+        """Return params with changed sizes, including tied ones."""
         return {**given, **values, **{name: values[leader] for name, leader in self.tied.items() if leader in values}}
 
 
 def size_names(description: KernelDescription) -> tuple[str, ...]:
-    """Return the integer params of shapes and grids that the compiled code does not depend on."""
+    """Return the integer params in shapes and grids on which the compiled code does not depend."""
     compiled, used = compiled_names(description), set[str]()
     for argument in description.arguments:
         if isinstance(argument, BufferArgument):
@@ -75,11 +75,11 @@ def size_names(description: KernelDescription) -> tuple[str, ...]:
 
 
 def compiled_names(description: KernelDescription) -> set[str]:
-    """Return the params that the compiled code or the workgroup size depends on."""
+    """Return the params on which the compiled code or the workgroup size depends."""
     compiled = _names([*description.defines.values(), *description.constexprs.values(), *description.block, *description.flags])
     compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
     for variable in description.variables:
-        compiled |= _names(variable.shape)  # the compiled code depends on the size of its variables
+        compiled |= _names(variable.shape)  # The compiled code depends on the size of its variables.
     return compiled
 
 
@@ -102,7 +102,7 @@ def declared_sizes(description: KernelDescription) -> Sizes:
 
 
 def constants_of(text: str) -> set[int]:
-    """Return the integers in a source, without comments, strings and included names; `1 << n` counts as its value."""
+    """Return the integers in a source, without comments, strings and included names; `1 << n` is evaluated."""
     code = _COMMENTS.sub(" ", text)
     shifted = {1 << int(exponent) for exponent in _SHIFTS.findall(code) if int(exponent) < 32}
     found = {int(number, 0) if number[:2] in ("0x", "0X") else int(number) for number in _INTEGERS.findall(code)}
@@ -110,7 +110,7 @@ def constants_of(text: str) -> set[int]:
 
 
 def tiles_of(description: KernelDescription) -> set[int]:
-    """Return the values of params that are compiled in, workgroup sizes included: tiles end at their multiples."""
+    """Return the values of compiled-in params and workgroup sizes, whose multiples are the borders of tiles."""
     expressions = [*description.defines.values(), *description.constexprs.values(), *description.block, *description.grid]
     found = set[int]()
     for expression in expressions:

@@ -1,6 +1,6 @@
-"""Pages of sparse buffers: their initial content, which bytes a kernel changed, and their final content.
+"""Pages of sparse buffers: initial content, bytes changed by a kernel, and final content.
 
-A kernel may change a few bytes of each of many pages, so only changed parts are kept.
+Only changed parts are stored, because a kernel may change a few bytes in each of many pages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
     Place = tuple[str, int]
-    """Buffer and page."""
+    """Name of a buffer, and index of a page in it."""
 
 _TABLE_ELEMENTS = 1 << 17
 _MASK = (1 << 64) - 1
@@ -37,7 +37,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class SparseBuffer:
-    """Buffer of a large shape; `shape` in elements."""
+    """Buffer of a large shape; `shape` is in elements."""
 
     argument: BufferArgument
     shape: tuple[int, ...]
@@ -51,11 +51,11 @@ class SparseBuffer:
 
 @dataclass
 class PageContents:
-    """Initial content of the pages of one shape: parts of a table of values, from a place that depends on seed and page.
+    """Initial content of the pages of one shape: slices of a table of values, at an offset that depends on seed and page.
 
     Args:
         buffers: Buffers by name.
-        params: Params of the shape, for ranges of integers.
+        params: Params of the shape, which determine ranges of integers.
         seed: Seed of all values.
     """
 
@@ -65,7 +65,7 @@ class PageContents:
     _tables: dict[str, Bytes] = field(default_factory=dict)
 
     def page(self, name: str, page: int) -> Bytes:
-        """Return the bytes of a page, (PAGE_BYTES,); callers do not change them."""
+        """Return the bytes of a page, shape (PAGE_BYTES,); callers must not change them."""
         buffer = self.buffers[name]
         size = buffer.dtype.itemsize
         if isinstance(buffer.argument.init, ArangeInit):
@@ -99,11 +99,11 @@ class PageContents:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBytes:
-    """Set of bytes of one page, not empty.
+    """Non-empty set of bytes of one page.
 
     Args:
-        first: Smallest offset in the page.
-        last: Largest offset.
+        first: Smallest offset in the page in bytes.
+        last: Largest offset in bytes.
         bits: Packed bits of the bytes from `first` to `last`.
     """
 
@@ -113,19 +113,19 @@ class ChangedBytes:
 
     @classmethod
     def of(cls, mask: NDArray[np.bool_]) -> ChangedBytes:
-        """Return the set of the true elements of a mask, (PAGE_BYTES,), which has at least one."""
+        """Return the set of the true elements of a mask of shape (PAGE_BYTES,) with at least one true element."""
         first, last = int(np.argmax(mask)), len(mask) - 1 - int(np.argmax(mask[::-1]))
         return cls(first, last, np.packbits(mask[first : last + 1]).tobytes())
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """The set as a mask of the page, (PAGE_BYTES,)."""
+        """Mask of the page, shape (PAGE_BYTES,)."""
         whole = np.zeros(PAGE_BYTES, np.bool_)
         whole[self.first : self.last + 1] = np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.last - self.first + 1)
         return whole
 
     def has_any(self, start: int, stop: int) -> bool:
-        """Return whether the set has an offset from `start` to below `stop`."""
+        """Return whether the set contains an offset in `range(start, stop)`."""
         return bool(self.mask[start:stop].any())
 
     def meets(self, other: ChangedBytes) -> bool:
@@ -134,7 +134,7 @@ class ChangedBytes:
         return not apart and bool((self.mask & other.mask).any())
 
     def with_all(self, other: ChangedBytes | None) -> ChangedBytes:
-        """Return the union of two sets; None is the empty one."""
+        """Return the union with another set; None is the empty set."""
         return self if other is None else ChangedBytes.of(self.mask | other.mask)
 
 
@@ -146,7 +146,7 @@ class FinalPages:
     _parts: dict[Place, tuple[int, bytes]] = field(default_factory=dict)
 
     def page(self, place: Place) -> Bytes:
-        """Return the bytes of a page, (PAGE_BYTES,); callers do not change them."""
+        """Return the bytes of a page, shape (PAGE_BYTES,); callers must not change them."""
         initial = self.contents.page(*place)
         if place not in self._parts:
             return initial
@@ -154,19 +154,19 @@ class FinalPages:
         return np.concatenate([initial[:start], np.frombuffer(part, np.uint8), initial[start + len(part) :]])
 
     def add(self, place: Place, changed: ChangedBytes, content: Bytes) -> None:
-        """Copy the changed bytes of a page from `content`, (PAGE_BYTES,)."""
+        """Copy the changed bytes of a page from `content`, shape (PAGE_BYTES,)."""
         start, part = self._parts.get(place, (changed.first, b""))
         first, stop = min(start, changed.first), max(start + len(part), changed.last + 1)
         page = np.where(changed.mask, content, self.page(place))
         self._parts[place] = first, page[first:stop].tobytes()
 
     def copy(self) -> FinalPages:
-        """Return the same pages; changes of one are not seen in the other."""
+        """Return an independent copy."""
         return FinalPages(self.contents, dict(self._parts))
 
 
 def _mixed(value: int) -> int:
-    """Return a number of 64 bits that depends on all bits of another (splitmix64)."""
+    """Return a 64-bit hash of a 64-bit number (splitmix64)."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK

@@ -1,6 +1,6 @@
-"""Runs of chosen workgroups on buffers of many GiB, of which only the pages that the kernel accesses exist.
+"""Runs of selected workgroups on buffers of many GiB; only accessed pages are allocated.
 
-The content of a page is a function of the seed, the buffer and the page, so every run of a shape sees the same values.
+The content of a page is a function of seed, buffer and page, so that all runs of a shape have the same inputs.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 _FIRST_RESERVED = 0x3000_0000_0000
 _GAP_BYTES = 40 << 30
-"""Unused addresses between buffers: an index that is wrong by 2^32 elements of 8 bytes leads there."""
+"""Size in bytes of the unused addresses between buffers: an index that is wrong by 2^32 elements of 8 bytes leads there."""
 
 
 class AddressArena:
-    """Addresses of large buffers, reserved once per kernel: processes with a limit of memory inherit them.
+    """Addresses of large buffers, reserved once per kernel, since processes with a memory limit inherit them.
 
-    They are apart from those of emulated GPUs, whose addresses are in messages and must not depend on reserved ones.
+    They do not overlap the addresses of emulated GPUs, which occur in messages and must not depend on reservations.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class AddressArena:
         self._places: list[tuple[int, int]] = []
 
     def addresses(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Return one address per size in bytes, with unused addresses between them."""
+        """Return one address per size (in bytes), with unused addresses between the buffers."""
         for index, nbytes in enumerate(sizes):
             if index == len(self._places):
                 self._places.append((0, 0))
@@ -68,13 +68,13 @@ class AddressArena:
         return tuple(address for address, _ in self._places[: len(sizes)])
 
     def close(self) -> None:
-        """Give all addresses back."""
+        """Release all addresses."""
         self._memory.close()
 
 
 @dataclass(frozen=True)
 class SparseLaunch:
-    """Launch of a large shape: `launch` has placeholders of one element in the place of its buffers."""
+    """Launch of a large shape: `launch` has placeholders of one element instead of the buffers."""
 
     launch: Launch
     geometry: Geometry
@@ -82,7 +82,7 @@ class SparseLaunch:
 
     @property
     def workgroups(self) -> int:
-        """Workgroups of the grid."""
+        """Number of workgroups of the grid."""
         x, y, z = self.geometry.grid
         return x * y * z
 
@@ -115,11 +115,11 @@ class SparseSession:
         launch: Launch of a large shape.
         arena: Addresses of the buffers.
         contents: Initial content.
-        budget: Wave instructions of one workgroup.
+        budget: Limit of wave instructions per workgroup.
         translator: Translator of the kernel, to be shared by sessions that are not open at the same time.
 
-    `writes` has the changed bytes by workgroup and place, `final` the pages after all workgroups that ran, and `is_overlapping`
-    tells whether two workgroups changed one byte.
+    `writes` contains the changed bytes by workgroup and place, `final` the pages after all workgroups that ran, and
+    `is_overlapping` is true if two workgroups changed the same byte.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class SparseSession:
         self.is_overlapping = False
         self._written: dict[Place, ChangedBytes] = {}
         machine = self._owned.enter_context(EmulatedGpu(target, max_instructions=budget, translator=translator))
-        loaded = machine.load(launch.launch.code_object)  # first, so that code is at the same address in every session
+        loaded = machine.load(launch.launch.code_object)  # Loaded first, so that the code has the same address in every session.
         addresses = arena.addresses([buffer.nbytes for buffer in launch.buffers.values()])
         self._addresses = dict(zip(launch.buffers, addresses, strict=True))
         self._pages: dict[str, SparsePages] = {}
@@ -157,7 +157,7 @@ class SparseSession:
         self._owned.close()
 
     def run(self, workgroup: int) -> None:
-        """Run one workgroup, by linear id, on the initial content, unless it ran before; its changes are then in `writes`.
+        """Run one workgroup, by linear id, on the initial content, unless it ran before, and add its changes to `writes`.
 
         Raises:
             EmulationError: The kernel faulted or exceeded its budget.
@@ -175,7 +175,7 @@ class SparseSession:
                 self._keep(workgroup, (name, page))
 
     def _keep(self, workgroup: int, place: Place) -> None:
-        """Keep the changes of a page and restore its initial content: the next workgroup may write the same values."""
+        """Store the changes of a page and restore its initial content, since the next workgroup may write the same values."""
         content, before = self._content(*place), self._contents.page(*place)
         mask = content != before
         if not mask.any():

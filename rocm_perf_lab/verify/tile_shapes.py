@@ -1,7 +1,7 @@
-"""Shapes in which several sizes lie at multiples of tiles at the same time: `tile_shapes(...)`.
+"""Shapes in which several sizes are at multiples of tiles at the same time: :class:`TileShapes`.
 
-A workgroup away from the border often runs without comparisons. A wrong limit of such code shows only if one size is a
-multiple of the tile, or differs from one by the width of a halo, while every other size has inner tiles.
+Code for inner tiles often has no bounds checks. A wrong limit of such code is visible only if one size is a multiple of the
+tile, or differs from one by the width of a halo, and every other size has inner tiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Tile = Literal["own", "double", "largest"]
 _LARGEST_ALONE = 1024
 _LARGEST = 64
-"""Largest tile if one size is tiled, and if several are."""
+"""Largest tile if one size is tiled, and if several sizes are tiled."""
 _SMALLEST = 8
 _HALO_ALONE = 8
 _HALO = 4
@@ -40,9 +40,9 @@ class TiledSizes:
     """Sizes of a kernel by their use.
 
     Args:
-        tiles: Tiles of the sizes that are divided into tiles.
-        loops: Sizes that the grid does not depend on, if others are tiled.
-        slices: Sizes with one workgroup or more for each step.
+        tiles: Tile of each tiled size.
+        loops: Sizes on which the grid does not depend, if others are tiled.
+        slices: Sizes with at least one workgroup for each step.
     """
 
     tiles: Mapping[str, int]
@@ -53,12 +53,12 @@ class TiledSizes:
 def tiled_sizes(
     description: KernelDescription, rules: Mapping[str, SizeRule], grid: Callable[[Mapping[str, int]], Sequence[int]]
 ) -> TiledSizes:
-    """Return the use of each size, as far as the grid shows it.
+    """Return the use of each size, derived from the grid.
 
     Args:
         description: Kernel.
         rules: Sizes that vary.
-        grid: Returns the workgroups per axis for values of some sizes, with the others as described.
+        grid: Returns the workgroups per axis for values of some sizes; the others have their described values.
     """
     tiles: dict[str, int] = {}
     loops, slices = [], []
@@ -80,12 +80,12 @@ def tiled_sizes(
 
 
 class TileShapes:
-    """Draws values of sizes around multiples of tiles; each pair of sizes has each pair of distances from -1 to 1.
+    """Draws values of sizes around multiples of tiles, so that each pair of sizes has each pair of distances from -1 to 1.
 
     Args:
         sizes: Sizes by their use.
         rules: Values that the kernel supports.
-        seed: Equal seeds give equal values.
+        seed: Seed of the values.
         fits: Returns whether values are affordable.
     """
 
@@ -106,7 +106,7 @@ class TileShapes:
                 yield found
 
     def around(self, tiles: Iterable[int]) -> Iterator[dict[str, int]]:
-        """Draw values around multiples of other tiles, such as numbers in a source; powers of two up to 64 are left out."""
+        """Draw values around multiples of other tiles, such as numbers in a source; powers of two up to 64 are omitted."""
         alone = len(self._sizes.tiles) == 1
         top = _LARGEST_ALONE if alone else 4 * _LARGEST
         chosen = sorted(t for t in set(tiles) if _SMALLEST <= t <= top and _LARGEST % t)
@@ -141,7 +141,7 @@ class TileShapes:
     def _affordable(
         self, distances: Sequence[int], turn: Tile, rng: np.random.Generator, *, small: bool
     ) -> dict[str, int] | None:
-        """Return the largest affordable values: other sizes shrink before the tiles do."""
+        """Return the largest affordable values: other sizes are reduced before tiles."""
         others = [self._others(rng, small=small), self._others(rng, small=True)]
         tiles = self._sizes.tiles
         largest = _LARGEST_ALONE if len(tiles) == 1 else _LARGEST

@@ -26,7 +26,7 @@ def applied_tolerances(
     """Return the tolerance of each output: the declared one if it has a note, otherwise the tighter one for each element.
 
     Args:
-        declared: Tolerances that apply: those with a note, and those that the unmodified kernel keeps.
+        declared: Tolerances that apply: those with a note, and those that the unmodified kernel meets.
         derived: Allowed absolute errors of :meth:`OutputBound.allowed`.
         expected: Expected outputs.
     """
@@ -50,7 +50,7 @@ def tolerance_notes(
 
     Args:
         declared: Tolerances of the kernel description.
-        kept: Outputs whose tolerance the unmodified kernel keeps in all trials, with a margin.
+        kept: Outputs whose tolerance the unmodified kernel meets in all trials, with a margin.
         derived: Allowed absolute errors of :meth:`OutputBound.allowed`.
         expected: Expected outputs.
     """
@@ -74,7 +74,7 @@ def tolerance_notes(
 def supported_tolerances(
     description: KernelDescription, bounds: Mapping[str, OutputBound], expected: Mapping[str, NDArray[Any]]
 ) -> dict[str, Tolerance | NDArray[np.float64]]:
-    """Return the tolerances of a kernel whose precision is unknown: its bounds have the largest factor.
+    """Return the tolerances of a kernel with unknown precision: bounds with the largest factor.
 
     The largest factor allows intermediate results in the least precise floating-point type of the buffers.
 

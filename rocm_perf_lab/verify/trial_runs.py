@@ -55,11 +55,11 @@ class TrialRunner(Protocol):
 
     @property
     def most_trials(self) -> int | None:
-        """Number of trials that are affordable; None for any number."""
+        """Maximum number of trials; None for any number."""
         ...
 
     def release(self) -> None:
-        """Free everything that is kept between trials of the same code."""
+        """Free all resources that are kept between trials of the same code."""
         ...
 
     def run(
@@ -70,8 +70,8 @@ class TrialRunner(Protocol):
         Args:
             launches: At least one launch; all have the same buffers.
             aliases: Buffers that share the memory of another buffer.
-            budget: Wave instructions that one dispatch may execute, if they are counted.
-            has_high_addresses: Buffers have addresses like those on a GPU, if they can be chosen; otherwise lower ones.
+            budget: Limit of wave instructions per dispatch, if they are counted.
+            has_high_addresses: Whether buffers have addresses like those on a GPU, if selectable, instead of lower ones.
 
         Raises:
             LabError: The kernel failed, for example with an access out of bounds.
@@ -134,7 +134,7 @@ class EmulatorRunner:
         return TrialRun(contents, tuple(findings), longest, covered)
 
     def _translator(self, launch: Launch) -> KernelTranslator:
-        """Return the translator of a code object; each emulated GPU loads it first, so at the same address."""
+        """Return the translator of a code object, whose address is fixed because each emulated GPU loads it first."""
         from rocm_perf_lab.emulator.build import load_runtime
         from rocm_perf_lab.emulator.translation import KernelTranslator
 
@@ -153,7 +153,7 @@ class DeviceRunner:
         self._device = device
 
     def release(self) -> None:
-        """Free nothing: a device keeps no code."""
+        """Do nothing: a device keeps no code."""
 
     def run(
         self,
@@ -163,7 +163,7 @@ class DeviceRunner:
         budget: int = DEFAULT_BUDGET,
         has_high_addresses: bool = False,
     ) -> TrialRun:
-        """Run the last launch only: effects of one launch on the next are checked on the emulator.
+        """Run only the last launch; effects of one launch on the next are checked on the emulator.
 
         Raises:
             LabError: The kernel failed or wrote past the end of a buffer, or there are aliases.

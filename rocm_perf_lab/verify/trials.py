@@ -1,7 +1,7 @@
-"""Trials: inputs, shapes and initial memory content that a rewrite has not seen.
+"""Trials: inputs, shapes and initial memory content unknown to the author of a rewrite.
 
-A trial changes the inputs or the shape of a kernel description. Rewrites may depend on the description, but do not know the seed.
-Equal seeds give equal bytes.
+A trial changes the inputs or the shape of a kernel description. The author of a rewrite may know the description, but not the
+seed. The same seed produces the same bytes.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ _SHAPE_NAMES: dict[ShapeKind, str] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One execution of a kernel with given inputs and shape.
+    """One execution of a kernel with specified inputs and shape.
 
     Args:
-        name: Name in messages: what differs from the description.
+        name: Name in messages: the differences from the description.
         params: Params of the description.
         rounds: Seeds of inputs; one dispatch per seed on the same memory, and the last one is compared.
-        inputs: Kind of inputs; `described` means those of the description.
+        inputs: Distribution of the inputs; `described` means those of the description.
         in_place: Outputs share the memory of an input of the same shape.
-        factor: Multiplies floating-point inputs.
+        factor: Factor of floating-point inputs.
         scalars: Values of scalar arguments, by name; for a member of a struct `name.index`.
-        shape: Reason for the choice of the shape.
-        values: Values that elements of inputs have in turn, with the inputs `planted`.
+        shape: Reason for the selection of the shape.
+        values: Values that elements of inputs have in turn, for the inputs `planted`.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class ScalarChoice:
-    """Other values of scalars: params, and arguments with values of their own."""
+    """Changed values of scalars: params, and arguments with separate values."""
 
     params: Mapping[str, int | float]
     arguments: Mapping[str, int | float]
@@ -118,7 +118,7 @@ def trial_of(
     in_place: bool = False,
     scalars: ScalarChoice | None = None,
 ) -> Trial:
-    """Return a trial whose name states params, inputs and the seed of the inputs.
+    """Return a trial, named after its params, inputs and the seed of the inputs.
 
     Args:
         description: Kernel.
@@ -128,7 +128,7 @@ def trial_of(
         shape: Reason for the choice of the shape.
         rounds: Number of dispatches.
         in_place: Outputs share the memory of an input of the same shape.
-        scalars: Other values of scalars.
+        scalars: Changed values of scalars.
     """
     changed = {**params, **(scalars.params if scalars is not None else {})}
     key = repr((sorted(changed.items()), kind, shape, rounds, in_place, str(scalars)))
@@ -152,7 +152,7 @@ def trial_of(
 
 
 def summary_of(trials: Iterable[Trial]) -> str:
-    """Return the number of trials by shape and by inputs, in one line."""
+    """Return the number of trials by type of shape and of inputs, in one line."""
     trials = tuple(trials)
     shapes = Counter(trial.shape for trial in trials)
     inputs = Counter(trial.inputs for trial in trials)
@@ -162,9 +162,9 @@ def summary_of(trials: Iterable[Trial]) -> str:
 
 
 def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
-    """Return other values of scalars that are not sizes: zero, one, negative, large and, of floats, tiny and subnormal.
+    """Return values to try for scalars that are not sizes: zero, one, negative, large, and for floats, tiny and subnormal.
 
-    If there are several floats, each value is also tried with all others zero, which could hide its effect.
+    With several floats, each value is also tried with all others zero, because they could hide its effect.
     """
     fixed = compiled_names(description) | set(size_names(description))
     found: list[ScalarChoice] = []
@@ -180,7 +180,7 @@ def scalar_choices(description: KernelDescription) -> tuple[ScalarChoice, ...]:
 
 
 def next_scalars(description: KernelDescription, values: Sequence[float]) -> tuple[ScalarChoice, ...]:
-    """Return choices in which one float is on either side of a given value, with all other floats zero.
+    """Return choices in which one float is just below or above a value, and all other floats are zero.
 
     A rewrite may compare it with this value.
     """
@@ -197,14 +197,14 @@ def _float_params(description: KernelDescription) -> list[str]:
 
 
 def _alone(description: KernelDescription, choices: Sequence[ScalarChoice]) -> list[ScalarChoice]:
-    """Return choices of one floating-point param, with all other ones zero; none if there are no others."""
+    """Return choices of one floating-point param with all others zero; empty if there are no others."""
     names = _float_params(description)
     chosen = [c for c in choices if len(c.params) == 1 and set(c.params) <= set(names)] if len(names) > 1 else []
     return [ScalarChoice({**dict.fromkeys(names, 0.0), **choice.params}, {}) for choice in chosen]
 
 
 def scalar_values(description: KernelDescription) -> tuple[float, ...]:
-    """Return the values of floating-point scalar arguments: inputs are often compared with them."""
+    """Return the values of floating-point scalar arguments, with which inputs are often compared."""
     found = [
         evaluate(value, description.params, where=f"kernel.arguments.{name}")
         for name, dtype, value in _scalars(description)
@@ -239,7 +239,7 @@ def _others(dtype: str, given: float) -> list[int | float]:
 
 
 def described(description: KernelDescription, trial: Trial, round_number: int = -1) -> KernelDescription:
-    """Return the description of a trial: with its params and scalars, and with new random inputs unless `described`."""
+    """Return the description with the params and scalars of a trial, and with new random inputs unless `described`."""
 
     def changed(argument: Argument) -> Argument:
         match argument:
@@ -260,7 +260,7 @@ def described(description: KernelDescription, trial: Trial, round_number: int = 
 
 
 def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
-    """Return the description with other seeds of random inputs."""
+    """Return the description with different seeds of random inputs."""
 
     def drawn(init: Initialiser | None, index: int) -> Initialiser | None:
         if isinstance(init, NormalInit | UniformInit | IntegersInit):
@@ -278,7 +278,7 @@ def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
 
 
 def trial_launches(description: KernelDescription, trial: Trial, build: BuildResult, symbol: str, *, poison: int) -> list[Launch]:
-    """Return one launch per round. All buffers are read back; uninitialised ones hold random bytes with the seed `poison`.
+    """Return one launch per round. All buffers are read back; uninitialised ones contain random bytes from the seed `poison`.
 
     Raises:
         LabError: The description cannot be launched with these params.
@@ -301,7 +301,7 @@ def trial_launches(description: KernelDescription, trial: Trial, build: BuildRes
 
 
 def in_place_pairs(description: KernelDescription, trial: Trial) -> dict[str, str]:
-    """Return outputs and inputs of equal type and shape that share memory in an in-place trial."""
+    """Return the outputs of an in-place trial, each with the input of equal type and shape whose memory it shares."""
     if not trial.in_place:
         return {}
     pairs: dict[str, str] = {}
@@ -337,6 +337,6 @@ def _changes(params: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 
 def _draw(*parts: int | str) -> int:
-    """Return a seed below 2^31 derived from seeds."""
+    """Return a seed below 2^31, derived from numbers and texts."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:4], "little") >> 1

@@ -1,6 +1,6 @@
-"""Results that are NaN because of inputs that they do not depend on: `unrelated_elements(...)`.
+"""Results that are NaN because of inputs on which they do not depend: `unrelated_elements(...)`.
 
-The product of an infinite weight and of a zero that pads an array is NaN. A rewrite that leaves such products out is right.
+The product of an infinite weight and a zero of the padding is NaN. A rewrite that omits such products is correct.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     Evaluated = Callable[[Launch], Mapping[str, NDArray[Any]]]
 
 _FAR = 64.0
-"""Magnitude of replaced elements, relative to the largest one: they then decide maxima and minima, too."""
+"""Magnitude of replaced elements relative to the largest one, so that they also determine maxima and minima."""
 _SMALL = 256
 _MOST_ALONE = 8
-"""Elements of a small buffer that are replaced one by one; of others, all at once."""
+"""Maximum number of elements that are replaced one by one; in larger buffers, all are replaced at once."""
 _MOST_CAUSES = 32
 _MOST_GROUPS = 32
 
 
 @dataclass(frozen=True)
 class _Cause:
-    """Elements of one input that are not finite."""
+    """Non-finite elements of one input."""
 
     name: str
     places: NDArray[np.bool_]
@@ -42,19 +42,19 @@ class _Cause:
 def unrelated_elements(
     expected: Mapping[str, NDArray[Any]], changed: Launch, finite: Launch, evaluated: Evaluated, evaluated_finite: Evaluated
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the NaN of outputs that would not be NaN if only those inputs were not finite that they depend on.
+    """Return the NaN elements of outputs that would not be NaN if only inputs on which they depend were non-finite.
 
-    An input without any effect on an output explains none of its NaN: its values may meet a zero that is an input, too.
+    An input without any effect on an output is not treated as the cause of its NaN: it may be multiplied by a zero input.
 
     Args:
         expected: Outputs with the inputs of `changed`.
-        changed: Launch with inputs that are not finite.
-        finite: Launch with finite inputs, without zeros.
+        changed: Launch with non-finite inputs.
+        finite: Launch with finite, non-zero inputs.
         evaluated: Returns the outputs for inputs like those of `changed`.
         evaluated_finite: The same for inputs like those of `finite`, which may have other scalars.
 
     Returns:
-        One array for each output that has such elements.
+        Mask in the shape of the output, for each output with such elements.
     """
     undefined = {name: np.isnan(values.astype(np.float64)) for name, values in expected.items() if values.dtype.kind not in "biu"}
     undefined = {name: where for name, where in undefined.items() if where.any()}

@@ -18,27 +18,27 @@ class WorkgroupMap:
 
     Args:
         grid: Workgroups per axis.
-        session: Runs of the kernel; those of :meth:`origin` determine the map, all others confirm or refute it.
+        session: Runs of the kernel; those of :meth:`origin` determine the map, the others confirm or refute it.
     """
 
     grid: Dim3
     session: SparseSession
 
     def origin(self) -> tuple[int, ...]:
-        """Return the linear ids of the workgroup (0, 0, 0) and of its neighbour on every axis."""
+        """Return the linear ids of workgroup (0, 0, 0) and of its neighbour on each axis."""
         return (0, *(step for step, _ in self._axes()))
 
     def workgroup_of(self, buffer: str, element: int) -> int | None:
-        """Return the workgroup that writes an element if the map is linear, or None if its neighbours did not run."""
+        """Return the workgroup that writes an element according to the linear map; None if the map is unknown."""
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         if strides is None or start is None or element < start[0]:
             return None
         return self._inverse(element - start[0], strides)[0]
 
     def writers(self, buffer: str, element: int) -> tuple[int, ...]:
-        """Return the workgroups that write an element if each writes as the first one does, at the distance of the map.
+        """Return the workgroups that may write an element, if each writes the pattern of the first one, shifted by the map.
 
-        Workgroups may write tiles that are interleaved in memory. There are none if the map is unknown or more than 16 fit.
+        Several may match, because tiles may be interleaved in memory. Empty if the map is unknown or more than 16 match.
         """
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         if not strides or start is None or element < start[0]:
@@ -47,32 +47,32 @@ class WorkgroupMap:
         return tuple(workgroup for workgroup, rest in found or () if self.session.changed(0, buffer, start[0] + rest))
 
     def is_linear(self, buffer: str, workgroup: int) -> bool:
-        """Return whether all workgroups that ran, with ids up to this one on each axis, follow the map."""
+        """Return whether all workgroups that ran, with ids up to that of `workgroup` on each axis, match the map."""
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         return start is not None and strides is not None and self._is_linear(buffer, start[0], strides, workgroup)
 
     def is_certain(self, buffer: str, element: int) -> bool:
-        """Return whether a correct kernel must write the element in the workgroup of the map.
+        """Return whether a correct kernel must write the element in the workgroup given by the map.
 
-        All workgroups that ran, with ids up to that one on each axis, follow the map, and the first workgroup writes an element
-        at the same distance from its first one.
+        This is so if all workgroups that ran, with ids up to that one on each axis, match the map, and the first workgroup writes
+        an element at the same distance from its first element.
         """
         start, strides = self.session.elements_of(0, buffer), self._strides(buffer)
         if not strides or start is None or element < start[0]:
             return False
         distance, (stride, _, size) = element - start[0], strides[0]
         if start[1] - start[0] >= stride and distance // stride < size:
-            return False  # another workgroup may write the element besides its first ones
+            return False  # another workgroup may write the element, in addition to its first ones
         workgroup, rest = self._inverse(distance, strides)
         return self.session.changed(0, buffer, start[0] + rest) and self._is_linear(buffer, start[0], strides, workgroup)
 
     def _axes(self) -> list[tuple[int, int]]:
-        """Return the linear id of the neighbour and the number of workgroups of each axis with more than one."""
+        """Return the linear id of the neighbour and the number of workgroups, for each axis with more than one workgroup."""
         x, y, z = self.grid
         return [(step, size) for step, size in ((1, x), (x, y), (x * y, z)) if size > 1]
 
     def _strides(self, buffer: str) -> list[tuple[int, int, int]] | None:
-        """Return distance in elements, linear id and number of workgroups of each axis, the largest distance first."""
+        """Return distance in elements, linear id and number of workgroups of each axis, largest distance first."""
         start, found = self.session.elements_of(0, buffer), []
         for step, size in self._axes():
             elements = self.session.elements_of(step, buffer)
@@ -91,7 +91,7 @@ class WorkgroupMap:
         return workgroup, distance
 
     def _fitting(self, distance: int, strides: list[tuple[int, int, int]], extent: int) -> list[tuple[int, int]] | None:
-        """Return workgroups whose first element is at most `extent` before a distance, with the rest; None for too many."""
+        """Return the workgroups whose first element is at most `extent` before a distance, with the rest; None if too many."""
         if not strides:
             return [(0, distance)] if 0 <= distance <= extent else []
         (stride, step, size), others = strides[0], strides[1:]
