@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -99,6 +99,7 @@ class Assessment:
         return WARNING if self.r2 is None or self.r2 < LOW_CONFIDENCE else None
 
 
+@runtime_checkable
 class Strategy(Protocol):
     """Interface of a search strategy. Equal observations and seeds return equal choices."""
 

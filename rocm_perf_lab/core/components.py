@@ -53,8 +53,11 @@ def resolve(component: Component, *, where: str) -> Callable[..., Any]:
 
 
 def accepted_arguments(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the keyword arguments that a row may contain, by name."""
-    parameters = inspect.signature(factory).parameters
+    """Return the keyword arguments that a row may contain, by name; none are known of an object without a signature (`dict`)."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {}
     return {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 

@@ -14,6 +14,7 @@ from rocm_perf_lab.autotune.config import AutotuneConfig
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.strategy import Assessment, Observations, StrategyChoice
 from rocm_perf_lab.autotune.tuner import Tuner
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
 from tests.builders.sweeps import small_space, time_of
 
@@ -45,6 +46,13 @@ def sampler() -> RegressionSampler:
     made = configured_sampler(cast("Any", config), SPACE)
     assert isinstance(made, RegressionSampler)
     return made
+
+
+@pytest.mark.parametrize("target", ["builtins.dict", "math.floor", "pathlib.Path", "math.pi"])
+def test_another_object_is_refused_as_sampler(target: str) -> None:
+    config = SimpleNamespace(autotune=AutotuneConfig.model_validate({"sampler": {"_target_": target}}))
+    with pytest.raises(LabError, match=r"neither a sampler of Optuna nor|rejects its arguments|needs"):
+        configured_sampler(cast("Any", config), SPACE)
 
 
 def test_a_strategy_named_in_yaml_searches_the_space() -> None:

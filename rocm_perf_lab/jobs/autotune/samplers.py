@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.goals import GoalError
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.strategy import Strategy
 from rocm_perf_lab.autotune.tuner import Improbable
 from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 from rocm_perf_lab.core.components import accepted_arguments, build, resolve
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.space import Space
-    from rocm_perf_lab.autotune.strategy import Strategy
     from rocm_perf_lab.config.lab import LabConfig
 
 
@@ -60,7 +60,7 @@ def configured_sampler(
         context["search_space"] = {name: list(values) for name, values in space.values.items()}
     if "space" in accepted:
         context["space"] = space
-    made: BaseSampler | Strategy = build(settings.sampler, where="autotune.sampler", **context)
+    made = build(settings.sampler, where="autotune.sampler", **context)
     if isinstance(made, BaseSampler):
         if goals is not None:
             raise GoalError(
@@ -69,6 +69,12 @@ def configured_sampler(
                 hint="remove it, or objectives and limits",
             )
         return WrappedSampler(space, made, seed=chosen)
+    if not isinstance(made, Strategy):
+        raise LabError(
+            f"{settings.sampler.target} is neither a sampler of Optuna nor a search strategy",
+            where="autotune.sampler",
+            hint="for example 'autotune.sampler={_target_: optuna.samplers.TPESampler}'",
+        )
     return RegressionSampler(space, seed=chosen, strategy=made, goals=goals)
 
 
