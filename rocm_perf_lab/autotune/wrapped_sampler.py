@@ -14,6 +14,7 @@ import numpy as np
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler, ClaimProposal
+from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.trials import is_interrupted, trial_by_number
 from rocm_perf_lab.core.expressions import ExpressionError
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
     from rocm_perf_lab.autotune.claims import Key
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.space import Space
 
 _DRAWS = 20
 _REFUSALS_IN_A_ROW = 5
+_PAIRS = 60
 _LISTED = "listed in the space"
 
 
@@ -95,16 +98,37 @@ class WrappedSampler(ClaimingSampler):
         }
 
     def _nearest_free(self, key: Key, taken: Collection[Key], number: int) -> Key:
-        """Return a free valid configuration with the fewest differing values; ties are broken by the seed."""
-        rows = [row for row in (self._space.index(self.parameters(one)) for one in taken) if row is not None]
-        if len(rows) >= len(self._space):
-            raise SpaceExhausted(
-                f"all {len(self._space)} configurations are measured", hint="lower the budget, or widen the space"
-            )
-        distance = (self._space.codes != np.array(key)).sum(axis=1).astype(float)
-        distance += np.random.default_rng([self._seed, number]).random(len(distance)) / 2
-        distance[rows] = np.inf
-        return tuple(self._space.codes[int(distance.argmin())].tolist())
+        """Return a free valid configuration with the fewest differing values; ties are broken by the seed.
+
+        Of a space that is not enumerated, one near these is returned.
+        """
+        random = np.random.default_rng([self._seed, number])
+        codes = self._space.codes
+        if isinstance(self._space, LazySpace):
+            codes = np.vstack([codes, *_towards(self._space, np.array(key), random)])
+        distance = (codes != np.array(key)).sum(axis=1) + random.random(len(codes)) / 2
+        known = set(taken)
+        for row in np.argsort(distance, kind="stable").tolist():
+            found = tuple(codes[row].tolist())
+            if found not in known:
+                return found
+        raise SpaceExhausted(f"all {len(self._space)} configurations are measured", hint="lower the budget, or widen the space")
+
+
+def _towards(space: LazySpace, key: Column, random: np.random.Generator) -> list[Column]:
+    """Return valid configurations ever nearer to a combination of values, and those around them."""
+    present = space.codes[np.argmin((space.codes != key).sum(axis=1))]
+    found: list[Column] = []
+    while len(found) < len(key):
+        near = space.near(present[None], random, _PAIRS)
+        if not len(near):
+            break
+        found.append(near)
+        distances = (near != key).sum(axis=1)
+        if distances.min() >= (present != key).sum():
+            break
+        present = near[np.argmin(distances)]
+    return found
 
 
 def _refusals_in_a_row(study: Study, own: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.enumeration import build_space
@@ -19,6 +20,7 @@ from rocm_perf_lab.autotune.prior import Prior, PriorError
 from rocm_perf_lab.autotune.sampler import RegressionSampler, SamplerError
 from rocm_perf_lab.autotune.space import Configuration, Space, SpaceError
 from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 
 POWERS = [2**i for i in range(10)]
 NAMES = [f"p{number}" for number in range(12)]
@@ -100,3 +102,18 @@ def test_priors_and_the_classic_model_need_an_enumerated_space(chained: LazySpac
         RegressionSampler(chained, model="classic")
     with pytest.raises(PriorError, match="too many for a prior"):
         Prior.from_results(chained, [], "earlier")
+
+
+@pytest.mark.parametrize("inner", [optuna.samplers.TPESampler, optuna.samplers.RandomSampler])
+def test_a_sampler_of_optuna_measures_valid_configurations_once(
+    inner: type[optuna.samplers.TPESampler | optuna.samplers.RandomSampler], chained: LazySpace
+) -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=WrappedSampler(chained, inner(seed=1)))
+
+    search(study, chained, lambda configuration: Measurement(float(configuration["p11"])), 20)
+
+    measured = [trial.params for trial in study.trials if trial.state == TrialState.COMPLETE]
+    assert len(measured) >= 5
+    assert all(chained.index(parameters) is not None for parameters in measured)
+    assert len({str(parameters) for parameters in measured}) == len(measured)
