@@ -109,6 +109,8 @@ class SpaceSweeper(Sweeper):
                 return self._search_overrides(arguments)
             except LabError as error:  # such an application prints the message of this class only, without a traceback
                 raise CompactHydraException("\n".join(error.lines())) from error
+        if self._slots is not None and self._slots < 1:
+            raise LabError(f"{self._slots} slots", where="hydra.sweeper.slots", hint="use 1 or more, or null")
         has_space = self.config.autotune.space is not None or self.config.space.parameters
         searches = self.config.job._target_ == _SEARCHES_BY_ITSELF
         if searches and self._spreads(arguments):

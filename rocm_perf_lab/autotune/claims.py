@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optuna.samplers import BaseSampler
+from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.trials import CLAIM, is_interrupted, trial_by_number
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 Key = tuple[int, ...]
 """Index of the value of each parameter."""
+
+
+class ClaimError(LabError):
+    """Trial whose parameters are not those of the space."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,16 @@ class ClaimingSampler(BaseSampler):
 
         Raises:
             SpaceExhausted: Every combination worth measuring has a trial.
+            ClaimError: The trial was enqueued with a value that the space does not have.
         """
         fixed = trial_by_number(study, trial.number).system_attrs.get("fixed_params", {})
+        for name in fixed.keys() & self._codes.keys():
+            if fixed[name] not in self._codes[name]:
+                raise ClaimError(
+                    f"trial {trial.number} was enqueued with {name} = {fixed[name]!r}, which is not in the space",
+                    where=f"study {study.study_name}",
+                    hint=f"values of {name}: {', '.join(map(str, self._codes[name]))}",
+                )
         if fixed.keys() >= self._codes.keys():  # enqueued
             trial.set_user_attr(CLAIM, list(self.key(fixed)))
             return
@@ -107,7 +121,8 @@ class ClaimingSampler(BaseSampler):
         parameters = trial.params or trial.system_attrs.get("fixed_params", {})
         if CLAIM in trial.user_attrs:
             return tuple(trial.user_attrs[CLAIM])
-        return self.key(parameters) if parameters.keys() >= self._codes.keys() else None
+        known = all(name in parameters and parameters[name] in codes for name, codes in self._codes.items())
+        return self.key(parameters) if known else None
 
     def key(self, parameters: Mapping[str, Any]) -> Key:
         """Return the indices of the values of a configuration."""
@@ -135,5 +150,16 @@ class ClaimingSampler(BaseSampler):
         return self.parameters(tuple(claimed))
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: Any, values: Any) -> None:
-        """Discard the claim of a trial that has ended: its parameters are stored."""
+        """Discard the claim of a trial that has ended: its parameters are stored.
+
+        Raises:
+            ClaimError: The objective did not suggest every parameter of the space.
+        """
         self._unwritten.pop(trial.number, None)
+        absent = [name for name in self._codes if name not in trial.params]
+        if absent and state == TrialState.COMPLETE:
+            raise ClaimError(
+                f"the objective did not suggest {', '.join(absent)}",
+                where=f"study {study.study_name}, trial {trial.number}",
+                hint="suggest every parameter of the space, or use StudySampler",
+            )

@@ -173,6 +173,8 @@ class RegressionSampler(ClaimingSampler):
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Stop `study.optimize` when the space is exhausted."""
         super().after_trial(study, trial, state, values)
+        if len(study.directions) != 1:
+            return  # refused by propose
         seen, _ = self._observe(study, None, set())
         if len(seen.rows) + len(seen.pending) >= len(self._space):
             try:

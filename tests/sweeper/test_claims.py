@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.ask_tell import ask
+from rocm_perf_lab.autotune.claims import ClaimError
+from rocm_perf_lab.autotune.sampler import RegressionSampler, SamplerError
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
@@ -105,3 +109,36 @@ def test_equal_seeds_give_equal_trials(tmp_path: Path) -> None:
         runs.append([(trial.params, trial.state) for trial in study.trials])
 
     assert runs[0] == runs[1]
+
+
+def foreign_study(**options: Any) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    return optuna.create_study(sampler=RegressionSampler(SPACE), **options)
+
+
+def test_an_objective_that_ignores_a_parameter_is_refused() -> None:
+    with pytest.raises(ClaimError, match="did not suggest y, order"):
+        foreign_study().optimize(lambda trial: float(trial.suggest_categorical("x", SPACE.values["x"]) or 0), n_trials=5)
+
+
+def test_trials_of_other_values_are_ignored() -> None:
+    study = foreign_study()
+    other = {**SPACE.distributions(), "x": CategoricalDistribution((99, *SPACE.values["x"]))}
+    study.add_trial(optuna.create_trial(params={**SPACE.example(), "x": 99}, distributions=dict(other), value=0.5))
+
+    assert study.sampler.sample_relative(study, optuna.trial.create_trial(state=TrialState.RUNNING), {})
+
+
+def test_an_enqueued_value_that_the_space_lacks_is_refused() -> None:
+    study = foreign_study()
+    study.enqueue_trial({"x": 99})
+
+    with pytest.raises(ClaimError, match="enqueued with x = 99"):
+        ask(study, SPACE)
+
+
+def test_several_objectives_are_refused_once() -> None:
+    with pytest.raises(SamplerError, match="optimises one value, not 2"):
+        foreign_study(directions=["minimize", "minimize"]).optimize(
+            lambda trial: (float(trial.suggest_categorical("x", SPACE.values["x"]) or 0), 1.0), n_trials=2
+        )

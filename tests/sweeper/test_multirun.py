@@ -395,6 +395,11 @@ def test_more_slots_than_the_launcher_has_is_an_error(place: SweepPlace, capsys:
     assert "hydra/launcher=joblib" in text
 
 
+@pytest.mark.parametrize("slots", [0, -1])
+def test_fewer_than_one_slot_is_an_error(slots: int, place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"{slots} slots" in refused(place.words("hydra/launcher=joblib", f"hydra.sweeper.slots={slots}"), capsys)
+
+
 def test_a_sweep_without_results_reports_the_reasons(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     place.space.write_text("parameters: {block: [96]}")
 
