@@ -141,7 +141,7 @@ class EmulatorDevice:
 
     @property
     def sample(self) -> SamplePolicy:
-        """Number of traced workgroups and the seed of their choice."""
+        """Number of traced workgroups, and the seed of their selection."""
         return self._sample
 
     def with_sample_seed(self, seed: int) -> EmulatorDevice:

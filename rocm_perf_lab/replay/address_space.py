@@ -1,8 +1,8 @@
-"""Reserves the captured addresses in a new process before anything else can occupy them.
+"""Reservation of the captured addresses in a new process before they can be occupied.
 
 A replay process calls `claim(ranges)` first. If a library, the heap or a stack already occupies a range, the process restarts
-itself with another randomised layout of the address space, the last time without randomisation. This module uses the standard
-library only, because imports occupy addresses.
+itself with a new randomised layout of the address space, the last time without randomisation. This module imports only the
+standard library, because imports occupy addresses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 ATTEMPTS = 8
-"""Starts with a randomised layout, before one without."""
+"""Number of starts with a randomised layout, before one without randomisation."""
 ATTEMPT_VARIABLE = "ROCM_PERF_LAB_REPLAY_ATTEMPT"
 
 _PROT_NONE, _PROT_READ_WRITE = 0, 3
@@ -45,7 +45,7 @@ def reserve(address: int, nbytes: int) -> bool:
     got = _libc().mmap(address, nbytes, _PROT_NONE, flags, -1, 0)
     if got == address:
         return True
-    if got != _FAILED:  # a kernel older than 4.17 treats the address as a hint
+    if got != _FAILED:  # Linux before 4.17 treats the address as a hint.
         _libc().munmap(got, nbytes)
     return False
 
@@ -56,16 +56,16 @@ def release(address: int, nbytes: int) -> None:
 
 
 def materialise(address: int, nbytes: int) -> bool:
-    """Map zeroed, writable memory into a reserved range; return False if there is not enough memory."""
+    """Map zeroed, writable memory into a reserved range; return False if memory is insufficient."""
     flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
     if _libc().mmap(address, nbytes, _PROT_READ_WRITE, flags, -1, 0) != address:
         return False
-    _libc().madvise(address, nbytes, _MADV_HUGEPAGE)  # fewer page faults; failure is harmless
+    _libc().madvise(address, nbytes, _MADV_HUGEPAGE)  # Reduces page faults; failure is harmless.
     return True
 
 
 def claim(ranges: list[Range]) -> list[Range]:
-    """Reserve all ranges. If some are in use, restart the process with another layout, up to `ATTEMPTS` + 1 times.
+    """Reserve all ranges. If some are in use, restart the process with a new layout, up to `ATTEMPTS` + 1 times.
 
     Returns:
         The ranges that are still in use after the last start; empty if all are reserved.

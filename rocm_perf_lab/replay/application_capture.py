@@ -1,7 +1,7 @@
-"""Runs an application under the capture tool: `capture(CaptureRequest(...)) -> CaptureOutcome`.
+"""Capture of an application's dispatches with the capture tool: `capture(CaptureRequest(...)) -> CaptureOutcome`.
 
 The tool (`native/`) writes to a work directory next to the output. Only a directory with a manifest becomes the output. A
-complete capture is accepted however the application ends, and kept if this process is interrupted.
+complete capture is accepted even if the application fails, and kept if this process is interrupted.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _POLL_S = 0.1
 _SHORTEST_EXPRESSION = 3  # characters, with the slashes
 _REG_EXTENDED = 1
 _REGEX_BYTES = 256
-"""Enough for `regex_t`."""
+"""Size in bytes, sufficient for `regex_t`."""
 _REPORT_BYTES = 1 << 16
-"""Space that the reports of the tool need."""
+"""Disk space in bytes that the reports of the tool need."""
 _LOG = "application.log"
 _END_GRACE_S = 5.0
-"""Time for the application to end after SIGTERM."""
+"""Seconds for the application to end after SIGTERM."""
 
 
 class ApplicationCaptureError(LabError):
@@ -54,7 +54,7 @@ class ApplicationCaptureError(LabError):
 
 @dataclass(frozen=True)
 class WantedDispatch:
-    """Dispatch of a kernel: its index, from 0, among those of one shape if that is given.
+    """Dispatch of a kernel, by index from 0, among those of one shape if `shape` is set.
 
     `shape` is "<grid>/<workgroup>" in work-items, "4096x1x1/256x1x1"; empty for any.
     """
@@ -82,12 +82,12 @@ class CaptureRequest:
         rocprofiler_sdk: Load the tool through rocprofiler-sdk, for runtimes that do not load tools themselves.
         low_addresses: Request low addresses, which are free in a replay process (HSA_RESERVE_SVM, unless the environment sets
             it); they limit the memory of all GPUs to 1 TiB.
-        record_command: Store the command line in the capture; otherwise its arguments are left out.
+        record_command: Store the command line in the capture; otherwise its arguments are omitted.
         shape: Shape of the dispatch, see :class:`WantedDispatch`.
         lists: Time every dispatch instead, see :mod:`rocm_perf_lab.replay.dispatch_list`.
-        others: Further dispatches to capture in the same run; `output` is then a directory of captures.
-        when_captured: End of the run after the last capture: `wait` for the application, `stop` it, or `detach` from it, whose
-            further output is written to a file next to the output.
+        others: Additional dispatches to capture in the same run; `output` is then a directory of captures.
+        when_captured: Action after the last capture: `wait` for the application, `stop` it, or `detach` from it; its further
+            output is then written to a file next to the output.
     """
 
     command: tuple[str, ...]
@@ -117,9 +117,9 @@ class CaptureRequest:
 class CaptureOutcome:
     """Complete captures of an application.
 
-    `directory` is the output, `directories` are the captures. `kernels` are numbers of dispatches by kernel name, up to the last
-    captured dispatch. `exit_code` of the application is negative after a signal, None if it still runs. `missing` explains which
-    of several dispatches were not captured.
+    `directory` is the output, `directories` are the captures. `kernels` are the numbers of dispatches by kernel name, up to the
+    last captured dispatch. `exit_code` of the application is negative after a signal, None if it still runs. `missing` explains
+    which of several dispatches were not captured.
     """
 
     directory: Path
@@ -132,7 +132,7 @@ class CaptureOutcome:
 
 
 class _RequestReport(BaseModel):
-    """Report of the tool on one wanted dispatch."""
+    """Report of the tool on one requested dispatch."""
 
     kernel: str
     matches: int
@@ -163,7 +163,7 @@ class _Report:
 
 @dataclass
 class _Watch:
-    """Follows the captures of a running application; as a function, it tells whether the run shall end."""
+    """Watches the captures of a running application; calling it returns whether to end the run."""
 
     request: CaptureRequest
     work: CaptureWork
@@ -198,19 +198,19 @@ def capture(
 ) -> CaptureOutcome:
     """Run an application with the capture tool loaded, and return the captures.
 
-    If this process is interrupted, complete captures are in the output nevertheless.
+    Complete captures are moved to the output even if this process is interrupted.
 
     Args:
         request: Application and dispatches.
-        tool: Capture tool; by default it is built on first use.
-        environment: Environment of the application; by default that of this process.
-        stdout: Standard output of the application; by default that of this process.
-        machine: Emulated machine on which it runs, with environment and standard output of this process; None for this machine.
-        on_sealed: Called for each complete capture, with its directory, which moves to the output later.
-        on_kept: Called for each capture in its final place, also if this process is interrupted.
+        tool: Capture tool; None builds it on first use.
+        environment: Environment of the application; None uses that of this process.
+        stdout: Standard output of the application; None uses that of this process.
+        machine: Emulated machine on which it runs, with environment and standard output of this process; None uses this machine.
+        on_sealed: Called for each complete capture with its directory, which is moved to the output later.
+        on_kept: Called for each capture in its final directory, even if this process is interrupted.
 
     Raises:
-        ApplicationCaptureError: There is no capture; the message reports the reason and the dispatched kernels.
+        ApplicationCaptureError: No dispatch was captured; the message contains the reason and the dispatched kernels.
         ToolBuildError: The tool cannot be built.
     """
     check_request(request, machine)
@@ -263,10 +263,10 @@ def tool_environment(request: CaptureRequest, library: Path, work: Path, environ
         f"{_PREFIX}LIMIT": str(request.limit_bytes),
         f"{_PREFIX}TIMEOUT": str(request.timeout_s),
         f"{_PREFIX}COMMAND": "1" if request.record_command else "0",
-        # If rocprofiler-sdk is active, ROCm silently ignores HSA_TOOLS_LIB unless this is set.
+        # Without this, ROCm silently ignores HSA_TOOLS_LIB if rocprofiler-sdk is active.
         "HSA_TOOLS_ROCPROFILER_V1_TOOLS": "1",
         "HSA_TOOLS_REPORT_LOAD_FAILURE": "1",
-        "DEBUG_CLR_DIRECT_DOORBELL": "0",  # intercept queues do not see direct stores to the doorbell
+        "DEBUG_CLR_DIRECT_DOORBELL": "0",  # Intercept queues do not observe direct stores to the doorbell.
     }
     if request.low_addresses and "HSA_RESERVE_SVM" not in environment:
         added["HSA_RESERVE_SVM"] = "1"
@@ -279,7 +279,7 @@ def tool_environment(request: CaptureRequest, library: Path, work: Path, environ
 
 @contextmanager
 def _listable(path: Path) -> Iterator[Path]:
-    """Yield a path without separators of HSA_TOOLS_LIB (spaces) and LD_PRELOAD (spaces, colons), by a link if necessary."""
+    """Yield a path without separators of HSA_TOOLS_LIB (spaces) and LD_PRELOAD (spaces, colons), through a link if necessary."""
     if not set(" :;\t") & set(str(path)):
         yield path
         return
@@ -293,7 +293,7 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
     """Check that the application can be started as requested.
 
     Raises:
-        ApplicationCaptureError: It cannot.
+        ApplicationCaptureError: The program, a kernel or an index is invalid, or the output exists.
     """
     if not request.command:
         raise ApplicationCaptureError(
@@ -311,7 +311,7 @@ def check_request(request: CaptureRequest, machine: EmulatedMachine | None) -> N
     for wanted in request.wanted:
         reason = _expression_error(wanted.kernel)
         if reason is not None:
-            raise ApplicationCaptureError(f"{wanted.kernel} is no regular expression: {reason}", where="--kernel")
+            raise ApplicationCaptureError(f"{wanted.kernel} is not a regular expression: {reason}", where="--kernel")
     lowest = min(wanted.dispatch for wanted in request.wanted)
     if lowest < 0:
         raise ApplicationCaptureError(f"dispatch {lowest} does not exist", where="--dispatch", hint="Dispatches count from 0.")
@@ -322,7 +322,7 @@ def require_new_output(output: Path) -> None:
     """Check that the output of a capture does not exist.
 
     Raises:
-        ApplicationCaptureError: It exists.
+        ApplicationCaptureError: The output exists.
     """
     if output.exists() or output.is_symlink():
         raise ApplicationCaptureError(
@@ -333,7 +333,7 @@ def require_new_output(output: Path) -> None:
 
 
 def _expression_error(kernel: str) -> str | None:
-    """Return why /kernel/ is no POSIX extended regular expression, as the tool sees it; None for names and valid expressions."""
+    """Return the error in /kernel/ as a POSIX extended regular expression; None for names and valid expressions."""
     if len(kernel) < _SHORTEST_EXPRESSION or not (kernel.startswith("/") and kernel.endswith("/")):
         return None
     library = ctypes.CDLL(None)
@@ -348,7 +348,7 @@ def _expression_error(kernel: str) -> str | None:
 
 @dataclass(frozen=True)
 class ApplicationRunEnd:
-    """End of the application. `exit_code` is None if it still runs or took too long."""
+    """End of the application. `exit_code` is None if it still runs or exceeded its time limit."""
 
     exit_code: int | None
     timed_out: bool = False
@@ -356,7 +356,7 @@ class ApplicationRunEnd:
 
     @property
     def was_killed(self) -> bool:
-        """Return whether the application ended on a signal, also that of a time limit."""
+        """Return whether a signal ended the application, including at its time limit."""
         return self.timed_out or (self.exit_code is not None and self.exit_code < 0)
 
     def text(self, request: CaptureRequest) -> str:
@@ -388,7 +388,7 @@ def _run(
                 return ApplicationRunEnd(None) if detached else ApplicationRunEnd(_stopped(application), stopped=True)
             if deadline is not None and time.monotonic() > deadline:
                 return ApplicationRunEnd(None, timed_out=True)
-    finally:  # also after an interrupt; child processes are in the same session
+    finally:  # Even after an interrupt; child processes are in the same session.
         if application.returncode is None and not detached:
             with suppress(ProcessLookupError):
                 os.killpg(application.pid, signal.SIGKILL)
@@ -407,7 +407,7 @@ def _stopped(application: subprocess.Popen[bytes]) -> int:
 
 @dataclass(frozen=True)
 class _MachineRun:
-    """Run of an application on an emulated machine; `added` are variables besides those of this process."""
+    """Run of an application on an emulated machine; `added` are variables in addition to those of this process."""
 
     machine: EmulatedMachine
     request: CaptureRequest
@@ -459,7 +459,7 @@ def _accepted(request: CaptureRequest, work: CaptureWork, end: ApplicationRunEnd
 
 
 def _kept_log(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Path | None:
-    """Move the file to which a detached application writes to a place next to the output; return the place."""
+    """Move the file to which a detached application writes next to the output; return its path."""
     log = work / _LOG
     if not log.exists() or end.exit_code is not None or end.timed_out:
         return None
@@ -467,7 +467,7 @@ def _kept_log(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> Pa
 
 
 def _missing(request: CaptureRequest, report: _Report) -> Iterator[str]:
-    """Explain the dispatches that no process captured."""
+    """Yield an explanation for each dispatch that no process captured."""
     for number, wanted in enumerate(request.wanted):
         found = report.requests[number :: len(request.wanted)]  # one per process
         if any(one.captured for one in found):
@@ -480,7 +480,7 @@ def _missing(request: CaptureRequest, report: _Report) -> Iterator[str]:
 
 
 def no_result(request: CaptureRequest, work: Path, end: ApplicationRunEnd) -> ApplicationCaptureError:
-    """Return the reason why the tool produced nothing."""
+    """Return the reason why nothing was captured."""
     report = _read_reports(work)
     loaded = [marker.read_text().strip() for marker in sorted(work.glob("loaded-*"))]
     if not loaded:
@@ -536,7 +536,7 @@ def _times(count: int) -> str:
 
 def _seen(kernels: Mapping[str, int], wanted: str) -> str:
     if not kernels:
-        return "the tool saw no dispatch"
+        return "the tool recorded no dispatch"
     near = difflib.get_close_matches(wanted, kernels, n=3, cutoff=0.4)
     ordered = [*near, *sorted(set(kernels) - set(near))]
     more = f" and {len(ordered) - _SHOWN_KERNELS} more" if len(ordered) > _SHOWN_KERNELS else ""

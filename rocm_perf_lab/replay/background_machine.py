@@ -1,7 +1,7 @@
 """Emulated machine in a process that outlives its starter: `python -m rocm_perf_lab.replay.background_machine ORDER RESULT`.
 
-The emulated GPU is part of the process that runs the application, so that an application that continues after the command needs a
-separate one. The arguments are file descriptors: the order is a JSON document, and so is the result.
+The emulated GPU is in the process that starts the application. An application that continues after the command therefore needs a
+separate process. The arguments are file descriptors; order and result are JSON documents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
 
 _ENDING_S = 15.0
-"""Time in which an application ends after SIGTERM, or is killed by its guardian."""
+"""Seconds until an application ends after SIGTERM or is killed by its guardian."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class BackgroundRun:
         return cls(process, reading)
 
     def has_ended(self, wait_s: float) -> bool:
-        """Return whether the application has ended, after waiting for it."""
+        """Wait for at most `wait_s` seconds; return whether the application has ended."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(wait_s)
         return self.process.returncode is not None
@@ -93,12 +93,12 @@ class BackgroundRun:
         return exit_code
 
     def end(self) -> None:
-        """End the application if it still runs, as SIGTERM ends `rocm-perf run`."""
+        """Stop the application if it still runs, like SIGTERM to `rocm-perf run`."""
         if self.process.poll() is not None:
             return
         self.process.terminate()
         if not self.has_ended(_ENDING_S):
-            self.process.kill()  # its guardian ends the application
+            self.process.kill()  # The guardian stops the application.
             self.process.wait()
 
 
@@ -107,7 +107,7 @@ def main(order_descriptor: int, result_descriptor: int) -> None:
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
     from rocm_perf_lab.target.model import Target
 
-    os.set_inheritable(result_descriptor, False)  # the application shall not keep it open
+    os.set_inheritable(result_descriptor, False)  # The application must not keep it open.
     order = json.loads(os.pread(order_descriptor, os.fstat(order_descriptor).st_size, 0))
     os.close(order_descriptor)
     machine = EmulatedMachine(
@@ -122,7 +122,7 @@ def main(order_descriptor: int, result_descriptor: int) -> None:
         answer = {"exit_code": machine.run(tuple(order["command"]), order["variables"], shared, order["timeout_s"])}
     except LabError as error:
         answer = {"what": error.what, "where": error.where, "hint": error.hint}
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the starter may have ended without reading the result
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # The starter may have ended without reading the result.
     os.write(result_descriptor, json.dumps(answer).encode())
 
 

@@ -1,4 +1,4 @@
-"""A captured dispatch in memory: documents, code object, kernel arguments and the bytes of every region.
+"""In-memory form of a capture: documents, code object, kernel arguments and the bytes of every region.
 
 :func:`rocm_perf_lab.replay.reader.open_capture` returns a :class:`Capture`.
 """
@@ -26,11 +26,11 @@ class RegionContents(Protocol):
     """Source of the bytes of captured regions."""
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        """Return a region before the dispatch, (size,), read-only."""
+        """Return the content of a region before the dispatch, shape (size,), read-only."""
         ...
 
     def after_pages(self, region: Region) -> NDArray[np.uint8]:
-        """Return the pages that the dispatch changed, (pages * 4096,), read-only; empty if no page changed."""
+        """Return the pages that the dispatch changed, shape (pages * 4096,), read-only; empty if no page changed."""
         ...
 
 
@@ -55,7 +55,7 @@ class Capture:
         """The captured code object.
 
         Raises:
-            CodeObjectError: It is damaged.
+            CodeObjectError: The code object is damaged.
         """
         from rocm_perf_lab.toolchain.elf import read_code_object
         from rocm_perf_lab.toolchain.target_id import parse_target_id
@@ -69,7 +69,7 @@ class Capture:
         """The captured kernel, found by its exact symbol.
 
         Raises:
-            CaptureError: The code object has no such kernel.
+            CaptureError: The code object does not contain the kernel.
         """
         wanted = self.dispatch.kernel.mangled_name
         for kernel in self.code_object.kernels:
@@ -97,11 +97,11 @@ class Capture:
         return self.manifest is not None and self.manifest.provenance.emulated
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        """Return a region before the dispatch, (size,), read-only."""
+        """Return the content of a region before the dispatch, shape (size,), read-only."""
         return self.contents.image(region)
 
     def expected(self, region: Region) -> NDArray[np.uint8]:
-        """Return a region after the dispatch, (size,); the image itself if no page changed."""
+        """Return the content of a region after the dispatch, shape (size,); the image itself if no page changed."""
         image = self.image(region)
         if region.after is None:
             return image

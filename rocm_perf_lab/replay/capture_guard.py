@@ -1,4 +1,4 @@
-"""Process that waits for the end of a capture's launcher: `python -m rocm_perf_lab.replay.capture_guard ORDER ENTRY`.
+"""Guard process that waits for the end of a capture's launcher: `python -m rocm_perf_lab.replay.capture_guard ORDER ENTRY`.
 
 The launcher writes the process group of the application ("group N"; "process N" for that of an emulated GPU) and finally "done"
 to standard input. If the input ends without "done", the launcher was killed: the application is killed, sealed captures are moved
@@ -18,7 +18,7 @@ from pathlib import Path
 from rocm_perf_lab.replay.capture_work import settle
 
 _ENDING_S = 0.5
-"""Time in which processes that were killed stop writing."""
+"""Seconds until killed processes have stopped writing."""
 
 
 def main(order: str, entry: str) -> None:

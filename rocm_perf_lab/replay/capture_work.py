@@ -1,8 +1,8 @@
 """Work directory of a capture: the tool writes there, and only sealed captures are moved to the output.
 
-`CaptureWork` is next to the output and hidden. Whatever ends the launcher, sealed captures are moved and the rest is removed: by
-the launcher itself, by the guard process if the launcher was killed, else (the machine went down) by `rocm-perf doctor
---remove-leftovers`, which finds the directories in a list in the cache. Launcher and guard lock their entry in it.
+`CaptureWork` is next to the output and hidden. Sealed captures are always moved, and the rest is removed: by the launcher, by the
+guard process if the launcher is killed, or, after a crash of the machine, by `rocm-perf doctor --remove-leftovers`, which finds
+the directories in a list in the cache. Launcher and guard lock their entry in the list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MANIFEST = "manifest.json"
 _LONGEST_NAME = 60
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK", "LOCAL_RANK")
-"""Environment variables with the rank of a process, the first one that is set counts."""
+"""Environment variables with the rank of a process; the first one that is set is used."""
 
 
 def sealed_captures(work: Path) -> list[Path]:
@@ -52,10 +52,10 @@ def settle(work: Path, output: Path, *, several: bool, packed: Callable[[Path], 
     Args:
         work: The work directory.
         output: Becomes the capture; with `several`, or if several processes captured a dispatch, a directory of captures named by
-            kernel and dispatch, and by rank or process if there are several processes. Gets a number if the name is taken: by
-            another capture that ended meanwhile.
-        several: Several captures are made.
-        packed: Returns the packed copy of a capture; by default it is made now.
+            kernel and dispatch, and by rank or process if there are several processes. A number is appended if another
+            capture created the same name concurrently.
+        several: Whether several captures were requested.
+        packed: Returns the packed copy of a capture; by default, it is created now.
     """
     sealed = sealed_captures(work)
     packed = packed or partial(_packed, near=(work, output.parent))
@@ -71,7 +71,7 @@ def settle(work: Path, output: Path, *, several: bool, packed: Callable[[Path], 
 
 
 def move_to_free_place(directory: Path, wanted: Path) -> Path:
-    """Move a directory to a place, or to this name with a number if the place is taken; return its new path."""
+    """Move a directory to a path, with a number appended if the path exists; return the new path."""
     for place in _places(wanted):
         try:
             return directory.rename(place)
@@ -90,7 +90,7 @@ def _new_directory(wanted: Path) -> Path:
 
 
 def _places(wanted: Path) -> Iterator[Path]:
-    """Yield a path, and then the path with a number, without those that exist; another process may create them meanwhile."""
+    """Yield a path, then the path with numbers appended, except existing ones; other processes may create them concurrently."""
     for number in itertools.count():
         place = wanted.with_name(f"{wanted.name}-{number}") if number else wanted
         if not os.path.lexists(place):
@@ -98,10 +98,10 @@ def _places(wanted: Path) -> Iterator[Path]:
 
 
 def _packed(directory: Path, near: Sequence[Path]) -> Path:
-    """Return the packed copy of a sealed capture; the capture itself, which is as good, if the copy cannot be made."""
+    """Return the packed copy of a sealed capture, or the capture itself if the copy cannot be created."""
     target = directory.with_name(f"packed-{directory.name}")
     try:
-        shutil.rmtree(target, ignore_errors=True)  # of a launcher that was killed
+        shutil.rmtree(target, ignore_errors=True)  # from a launcher that was killed
         pack_capture(directory, target, near=near)
     except (OSError, LabError, ValidationError):
         return directory
@@ -109,7 +109,7 @@ def _packed(directory: Path, near: Sequence[Path]) -> Path:
 
 
 def _names(captures: list[Path]) -> list[str]:
-    """Return names of captures: kernel and index of the dispatch; if there are several processes, also rank or process id."""
+    """Return names of captures: kernel and index of the dispatch, and for several processes, rank or process id."""
     documents = [json.loads((directory / "dispatch.json").read_bytes()) for directory in captures]
     ranks = {document["environment"]["pid"]: _rank(document["environment"]["variables"]) for document in documents}
     are_distinct = None not in ranks.values() and len(set(ranks.values())) == len(ranks)
@@ -131,8 +131,8 @@ class CaptureWork:
 
     Args:
         output: Output of the capture; the directory is created next to it.
-        several: Several captures are made.
-        on_kept: Called for each capture that was moved to the output, also at the end of an interrupted launcher.
+        several: Whether several captures are requested.
+        on_kept: Called for each capture that was moved to the output, even if the launcher is interrupted.
 
     Raises:
         LabError: The directory cannot be created.
@@ -180,13 +180,13 @@ class CaptureWork:
         os.close(self._lock)
 
     def kills(self, process: int, *, is_group: bool = True) -> None:
-        """Let the guard kill a process group, or one process, if this process is killed."""
+        """Register a process group, or one process, that the guard kills if this process is killed."""
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.write(f"{'group' if is_group else 'process'} {process}\n".encode())
             self._guard.stdin.flush()
 
     def pack(self, capture: Path) -> Future[Path]:
-        """Begin to pack a sealed capture, unless that has begun, while the application runs or ends."""
+        """Start packing a sealed capture in the background, unless already started."""
         if capture not in self._packed:
             near = (self.path, self._output.parent)
             self._packed[capture] = self._packing.submit(_packed, capture, near)
@@ -202,7 +202,7 @@ class CaptureWork:
 
 @dataclass(frozen=True)
 class CaptureLeftover:
-    """Work directory whose launcher ended without removing it; it may contain GPU memory of an application."""
+    """Work directory that its launcher did not remove; it may contain GPU memory of an application."""
 
     work: Path
     output: Path
@@ -236,10 +236,10 @@ def leftovers() -> list[CaptureLeftover]:
 
 
 def _locked_entry(entry: Path, text: str) -> int:
-    """Create an entry with a lock, which ends with the last process that has the returned file descriptor."""
+    """Create a locked entry; the lock is held until the last process with the returned file descriptor ends."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(entry, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    with suppress(OSError):  # a file system without locks
+    with suppress(OSError):  # The file system does not support locks.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(descriptor, text.encode())
     return descriptor

@@ -1,4 +1,4 @@
-"""Compares the memory after a replay with the memory after the captured dispatch, byte for byte or by element type.
+"""Comparison of the memory after a replay with the memory after the captured dispatch, byte for byte or by element type.
 
 Only pages that one of the two dispatches wrote are compared. Bytes that differ between two replays of the captured code object
 are ignored, because the kernel does not determine them.
@@ -39,7 +39,7 @@ _C_TYPES = {
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Tolerances of floats. With both zero and `nan` exact, memory is compared byte for byte.
+    """Tolerances for floating-point values. If both are zero and `nan` is exact, memory is compared byte for byte.
 
     A float is correct if |actual - expected| <= atol + rtol * |expected|. `nan`: `equal` accepts any NaN if a NaN is expected,
     `exact` requires the same bits, `forbid` rejects every NaN.
@@ -81,7 +81,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class MemoryState:
-    """Pages that changed since before the dispatch: base -> (page numbers in ascending order (k,), their bytes (k, 4096))."""
+    """Pages changed by a dispatch, by region base: ascending page numbers (k,), and their bytes (k, 4096)."""
 
     pages: Mapping[int, tuple[NDArray[np.intp], NDArray[np.uint8]]]
 
@@ -109,11 +109,11 @@ class MemoryState:
         return cls(pages)
 
     def numbers(self, base: int) -> NDArray[np.intp]:
-        """Return the changed pages of a region, (k,)."""
+        """Return the numbers of a region's changed pages, shape (k,)."""
         return self.pages[base][0] if base in self.pages else np.zeros(0, dtype=np.intp)
 
     def rows(self, base: int, numbers: NDArray[np.intp], image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of pages, (k, 4096); unchanged pages are taken from `image`, (pages, 4096)."""
+        """Return the bytes of pages, shape (k, 4096); unchanged pages are from `image`, shape (pages, 4096)."""
         rows = image[numbers].copy()
         if base in self.pages:
             own, content = self.pages[base]
@@ -143,7 +143,7 @@ class MemoryCheck:
     Args:
         capture: The capture.
         expected: Expected memory.
-        tolerances: Tolerances of floats.
+        tolerances: Tolerances for floating-point values.
         indeterminate: Addresses of ignored bytes in ascending order, (k,).
     """
 
@@ -250,14 +250,14 @@ _POINTER_BYTES = 8
 
 
 def require_pointers(capture: Capture, types: Mapping[str, str]) -> None:
-    """Check that element types are those of pointer arguments.
+    """Check that element types are specified only for pointer arguments.
 
     Args:
         capture: The capture.
         types: Element types by argument name or `@offset`.
 
     Raises:
-        ReplayError: The kernel has no such pointer argument.
+        ReplayError: A name or offset is not that of a pointer argument.
     """
     pointers = [argument for argument in explicit_arguments(capture.kernel) if argument.size == _POINTER_BYTES]
     known = {name for argument in pointers for name in (argument.name, f"@{argument.offset}") if name}
@@ -354,7 +354,7 @@ def _shown(value: Any) -> str:
 
 
 def _merged(found: Iterable[Mismatch]) -> list[Mismatch]:
-    """Merge the mismatches of page chunks into one per allocation."""
+    """Merge the mismatches of chunks of pages to one per allocation."""
     merged: dict[tuple[int, str | None], Mismatch] = {}
     for mismatch in found:
         key = (mismatch.base, mismatch.argument)
@@ -385,7 +385,7 @@ def _changed_pages(rows: NDArray[np.uint8], image: NDArray[np.uint8]) -> NDArray
 
 
 def variable_mismatches(capture: Capture, now: Mapping[str, bytes], expected: bytes) -> Sequence[str]:
-    """Return module variables that differ from `expected` (layout of variables.bin); addresses of code are ignored."""
+    """Return the names of module variables that differ from `expected` (layout of variables.bin); code addresses are ignored."""
     wrong = []
     part = capture.dispatch.code_object
     for variable in capture.dispatch.variables:

@@ -1,7 +1,7 @@
 """Interleaved comparison of two code objects on one capture: `compare_code_objects(...) -> ReplayComparison`.
 
-Each pair of measurements is a batch of one code object and a batch of the other right after it, in random order, so that clocks
-and temperature affect both alike. A batch starts from restored memory; its median counts.
+Each pair of measurements consists of consecutive batches of the two code objects in random order, so that clocks and temperature
+affect both equally. A batch starts from restored memory, and its median is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Part(BaseModel):
 
 
 class ComparedCode(_Part):
-    """Times of one code object in microseconds: median of the batches with its 95 % interval; null for fewer than six."""
+    """Times of one code object in microseconds: median of the batches with its 95 % interval (null for fewer than six)."""
 
     hsaco: str
     median_us: float
@@ -47,9 +47,10 @@ class ComparedCode(_Part):
 
 
 class SpeedupSection(_Part):
-    """Time of the baseline over that of the candidate; bounds hold with 95 % confidence.
+    """Time of the baseline divided by that of the candidate, with bounds at 95 % confidence.
 
-    For emulated times they are the error band of the timing model. `verdict`: faster or slower only if the bounds exclude 1.
+    For emulated times, the bounds are the error band of the timing model. `verdict`: faster or slower only if the bounds exclude
+    1.
     """
 
     estimate: float
@@ -60,7 +61,7 @@ class SpeedupSection(_Part):
 
 
 class ClockSection(_Part):
-    """Smallest and largest clock in MHz that the driver showed after a batch."""
+    """Smallest and largest clock in MHz that the driver reported after a batch."""
 
     low: float
     high: float
@@ -88,7 +89,7 @@ class ReplayComparison(_Part):
 
 @dataclass(frozen=True)
 class CodeComparisonRequest:
-    """Code objects and measurements; `baseline` None is the captured code object, `check` None compares no memory."""
+    """Code objects and measurements; `baseline` None is the captured code object, `check` None skips the memory comparison."""
 
     candidate: Path
     baseline: Path | None = None
@@ -110,10 +111,10 @@ def compare_code_objects(
 
     Args:
         capture: The capture.
-        session: Replays it.
-        request: Code objects and numbers.
+        session: Session that replays the capture.
+        request: Code objects, and numbers of pairs and dispatches.
         errors: Error bands of emulated times.
-        measured: Called with the number of measured pairs and of all.
+        measured: Called with the number of measured pairs and the total number of pairs.
 
     Raises:
         OverrideError: A code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
@@ -122,7 +123,7 @@ def compare_code_objects(
     """
     old, new = _Side(session, request, request.baseline), _Side(session, request, request.candidate)
     checked = session.run(new.request(1, check=request.check))
-    if checked.emulated:  # equal runs have equal times
+    if checked.emulated:  # Emulated times do not vary.
         old.batch = new.batch = 1
         comparison = compare_emulated(old.measure(), new.measure(), errors.decisive)
     else:

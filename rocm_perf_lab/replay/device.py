@@ -47,7 +47,7 @@ _WARMUP_ON_A_GPU = 3
 
 @runtime_checkable
 class ProvidesExpectedOutputs(Protocol):
-    """Device that knows the correct outputs of a launch."""
+    """Device that provides the correct outputs of a launch."""
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
         """Return the correct outputs by name; None if the kernel description defines them."""
@@ -81,7 +81,7 @@ class ReplayDevice:
     """Device that runs launches on the memory of one capture.
 
     Args:
-        target: GPU that the emulator models, or that the replays run on.
+        target: GPU to emulate, or on which replays run.
         device: Device of the replays: emulator, rocm, or auto (rocm if there is a GPU, else the emulator).
         capture: Directory of the capture.
         timeout_s: Time limit in seconds of one launch with all its runs.
@@ -89,7 +89,7 @@ class ReplayDevice:
         max_instructions: Instruction limit of one emulated dispatch.
         threads: Threads of the emulator; 0 for one per core.
         sample, traced_workgroups, sample_seed: See :class:`~rocm_perf_lab.device.emulator.EmulatorDevice`.
-        library: Path of the HSA runtime; None searches the usual places.
+        library: Path of the HSA runtime; None searches the usual directories.
 
     Raises:
         LabError: Neither `capture` nor `source` is set, or the sample is invalid.
@@ -133,7 +133,7 @@ class ReplayDevice:
 
     @property
     def identity(self) -> DeviceIdentity:
-        """Identity of the device. On an HSA runtime `emulated` is known after the first run only."""
+        """Identity of the device. With an HSA runtime, `emulated` is only known after the first run."""
         where = str(self._directory) if self._is_given else "the dispatch of the baseline"
         return DeviceIdentity(
             name=f"replay on {self._device}",
@@ -144,7 +144,7 @@ class ReplayDevice:
 
     @property
     def sample(self) -> SamplePolicy:
-        """Number of traced workgroups and the seed of their choice."""
+        """Number of traced workgroups, and the seed of their selection."""
         return self._sample
 
     def with_sample_seed(self, seed: int) -> ReplayDevice:
@@ -164,7 +164,7 @@ class ReplayDevice:
         """Replay with the code object of the launch; memory is restored before every run.
 
         Raises:
-            LabError: The launch has another kernel, other arguments or larger buffers, or a thread trace is requested.
+            LabError: The launch has a different kernel, different arguments or larger buffers, or a thread trace is requested.
             DeviceFault: The kernel faulted or hung.
             OverrideError: The code object violates a rule of :mod:`~rocm_perf_lab.replay.override`.
             ReplayError: The capture cannot be replayed on this machine.
@@ -215,7 +215,8 @@ class ReplayDevice:
     def _results(self, capture: Capture, launch: Launch) -> list[_Result]:
         """Return the memory to compare: the launch's outputs.
 
-        A kernel that finds its outputs through structures has none: then everything counts that the captured dispatch changed.
+        A kernel that finds its outputs through structures has none. In this case, all memory that the captured dispatch changed
+        is compared.
         """
         places = _places(capture, launch)
         outputs = [a for a in launch.arguments if isinstance(a, BufferValue) and a.written]
@@ -291,7 +292,7 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
     """Return the captured address of every buffer of a launch.
 
     Raises:
-        LabError: The launch has another kernel, other arguments, or larger buffers than the capture.
+        LabError: The launch has a different kernel, different arguments, or larger buffers than the capture.
     """
     expected = explicit_arguments(capture.kernel)
     if launch.symbol != capture.kernel.symbol or len(expected) != len(launch.arguments):

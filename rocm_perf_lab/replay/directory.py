@@ -1,4 +1,4 @@
-"""Safe access to the regular files of an untrusted capture directory: paths stay inside it, symbolic links are refused."""
+"""Safe access to the regular files of an untrusted capture directory: paths remain inside it, and symbolic links are rejected."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CaptureDirectory:
         """Return the content of a small file.
 
         Raises:
-            CaptureError: It is larger than `limit`.
+            CaptureError: The file is larger than `limit`.
         """
         with self.opened(name) as descriptor:
             size = os.fstat(descriptor).st_size
@@ -62,14 +62,14 @@ class CaptureDirectory:
         return digest.hexdigest()
 
     def view(self, name: str) -> NDArray[np.uint8]:
-        """Return the bytes of a file, (size,), memory-mapped and read-only."""
+        """Return the bytes of a file, shape (size,), memory-mapped and read-only."""
         with self.opened(name) as descriptor:
             if not os.fstat(descriptor).st_size:
                 return np.zeros(0, dtype=np.uint8)
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), dtype=np.uint8)
 
     def pieces(self, name: str, nbytes: int) -> Iterator[NDArray[np.uint8]]:
-        """Yield the bytes of a file in arrays of at most `nbytes`, which are read: pages of a mapping count as memory in use."""
+        """Yield the bytes of a file in arrays of at most `nbytes`; mapped pages would count as memory in use."""
         with self.opened(name) as descriptor, os.fdopen(os.dup(descriptor), "rb") as source:
             while piece := source.read(nbytes):
                 yield np.frombuffer(piece, dtype=np.uint8)
@@ -104,7 +104,7 @@ class CaptureDirectory:
         except OSError as error:
             places = (self.path / name, *(self.path / directory for directory in Path(name).parents))
             link = any(os.path.islink(place) for place in places)  # noqa: PTH114 Path.is_symlink raises for names that are too long
-            what = f"{name} is a symbolic link or behind one" if link else f"{name} cannot be read: {error.strerror}"
+            what = f"{name} is a symbolic link, or below a link" if link else f"{name} cannot be read: {error.strerror}"
             raise CaptureError(what, where=str(self.path), hint=_DAMAGED) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

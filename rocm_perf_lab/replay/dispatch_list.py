@@ -1,4 +1,4 @@
-"""Lists the kernels of an application with their times: `list_dispatches(...) -> DispatchList`.
+"""List of an application's kernels with their times: `list_dispatches(...) -> DispatchList`.
 
 The capture tool times every dispatch with a completion signal; the order of dispatches and their results are unchanged.
 """
@@ -85,19 +85,19 @@ class DispatchList(_Model):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the application ended by itself and without an error."""
+        """Return whether the application ended normally, with exit code 0."""
         return self.application_exit_code == 0
 
     @property
     def of_application(self) -> tuple[ListedKernel, ...]:
-        """Kernels without those with which HIP copies and fills memory."""
+        """Kernels except those of HIP for copying and filling memory."""
         return tuple(kernel for kernel in self.kernels if not kernel.name.startswith(_RUNTIME_PREFIX))
 
     def named(self, name: str) -> ListedKernel:
-        """Return the longest kernel whose name is or contains a name, or matches /an expression/.
+        """Return the kernel with the longest time whose name is or contains `name`, or matches /an expression/.
 
         Raises:
-            ApplicationCaptureError: There is none, or the expression is invalid.
+            ApplicationCaptureError: No kernel matches, or the expression is invalid.
         """
         pattern = _pattern(name)
         fitting = [kernel for kernel in self.kernels if pattern.search(kernel.name)]
@@ -114,7 +114,7 @@ def require_expressions(names: Iterable[str]) -> None:
     """Check the /expressions/ among names of kernels.
 
     Raises:
-        ApplicationCaptureError: One is invalid.
+        ApplicationCaptureError: An expression is invalid.
     """
     for name in names:
         _pattern(name)
@@ -124,7 +124,7 @@ def _pattern(name: str) -> re.Pattern[str]:
     try:
         return re.compile(name[1:-1] if len(name) > 2 and name[0] == name[-1] == "/" else re.escape(name))
     except re.error as error:
-        raise ApplicationCaptureError(f"{name} is no regular expression: {error}", where="--kernel") from error
+        raise ApplicationCaptureError(f"{name} is not a regular expression: {error}", where="--kernel") from error
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def list_dispatches(
 
     Args:
         request: Application; kernel and output are not used.
-        environment: Environment of the application; by default that of this process.
-        stdout: Standard output of the application; by default that of this process.
-        machine: Emulated machine on which it runs; None for this machine.
+        environment: Environment of the application; None uses that of this process.
+        stdout: Standard output of the application; None uses that of this process.
+        machine: Emulated machine on which the application runs; None uses this machine.
 
     Raises:
         ApplicationCaptureError: The application dispatched no kernel, or the tool was not loaded.

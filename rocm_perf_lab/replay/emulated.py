@@ -1,4 +1,4 @@
-"""Replays a capture on the emulator, with the captured memory at its captured addresses.
+"""Replay of a capture on the emulator, with the captured memory at its captured addresses.
 
 The emulator tracks the pages that a kernel stores to, so that restoring memory copies only these. The code object is loaded at
 its captured address if that is free, which keeps pointers to code valid.
@@ -75,12 +75,12 @@ class EmulatedReplayer:
     Args:
         capture: The capture; this process has reserved its address ranges.
         target: GPU to emulate.
-        max_instructions: Limit of wavefront instructions in one dispatch; a kernel that exceeds it is stopped.
+        max_instructions: Limit of wavefront instructions in one dispatch; a kernel that exceeds it is stopped with an error.
         threads: Threads that execute workgroups.
-        sample: Workgroups whose instruction stream the timing model uses.
+        sample: Sample of workgroups whose instruction streams the timing model uses.
 
     Raises:
-        ReplayError: The capture is of another architecture, or there is not enough memory.
+        ReplayError: The capture is of a different architecture, or memory is insufficient.
     """
 
     def __init__(
@@ -146,10 +146,10 @@ class EmulatedReplayer:
         self._warm = state != "cold"
 
     def flush(self) -> None:
-        """Return at once: the timing model starts with the chosen state."""
+        """Do nothing: the timing model starts with the selected state."""
 
     def clocks(self) -> Mapping[str, float]:
-        """Return no clocks: the model assumes the maximum."""
+        """Return no clocks: the timing model assumes the maximum clock."""
         return {}
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
@@ -180,7 +180,7 @@ class EmulatedReplayer:
         return self._counters
 
     def close(self) -> None:
-        """Release the memory of the machine; captured ranges stay reserved until the process ends."""
+        """Release the memory of the machine; captured ranges remain reserved until the process ends."""
         self._machine.close()
 
     @property
@@ -199,7 +199,7 @@ class EmulatedReplayer:
         content = _bytes_at(region.base, region.size)
         for start in range(0, region.size, _COPIED_AT_ONCE):
             piece = image[start : start + _COPIED_AT_ONCE]
-            if piece.any():  # memory is zero already; untouched pages cost nothing
+            if piece.any():  # New memory is zero; untouched pages are not allocated.
                 content[start : start + _COPIED_AT_ONCE] = piece
         return _MappedRegion(
             region, image, self._machine.memory.track_writes(region.base, region.size), tuple(self._adopt(region))
@@ -269,7 +269,7 @@ class EmulatedReplayer:
         return address if address + nbytes <= region.end else None
 
     def _put_kernarg(self) -> None:
-        """Write the segment again after a restore if it is in captured memory, because hidden arguments are replaced."""
+        """Write the segment after a restore if it is in captured memory, because hidden arguments are replaced."""
         kernarg = self._code.kernarg
         address = self._kernarg_address(len(kernarg))
         if address is not None:
@@ -318,7 +318,7 @@ def _capture_notes(capture: Capture) -> Iterator[str]:
 
 
 def _moved(captured: bytes, fresh: bytes, capture: Capture, load_address: int) -> bytes:
-    """Return the captured bytes of a variable, with words that the loader relocated replaced by their new values."""
+    """Return the captured bytes of a variable, with relocated words replaced by their new values."""
     if load_address == capture.dispatch.code_object.load_delta:
         return captured
     part = capture.dispatch.code_object

@@ -1,4 +1,4 @@
-"""Captures a dispatch on the emulator: memory before the dispatch, changed pages, code object and arguments.
+"""Capture of a dispatch on the emulator: memory before the dispatch, changed pages, code object and arguments.
 
 Input is a machine with filled buffers and a kernarg segment; the kernel runs once and a capture directory is written.
 """
@@ -95,7 +95,7 @@ def capture_described_launch(
         directory: New or empty directory of the capture.
         kernel: Description of the kernel; its argument types are stored with the capture.
         target: GPU that the device emulates.
-        mode: Which memory is captured, see :func:`capture_dispatch`.
+        mode: Memory to capture, see :func:`capture_dispatch`.
 
     Raises:
         LabError: The device is a GPU.

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EmulatedMachine:
-    """Machine with emulated GPUs of one kind.
+    """Machine with emulated GPUs of one model.
 
     Args:
-        target: The kind of GPU.
+        target: GPU to emulate.
         root: ROCm directory tree that becomes the application's root directory; None for the ROCm of this machine.
-        runtime_variables: Environment variables with which the application finds its HIP runtime.
+        runtime_variables: Environment variables that select the application's HIP runtime.
         gpus: Number of GPUs.
     """
 
@@ -46,13 +46,13 @@ class EmulatedMachine:
 
         Args:
             command: Program and arguments.
-            variables: Environment variables besides those of this process.
-            shared: Directories that the application sees at the same path if it has a root.
+            variables: Environment variables in addition to those of this process.
+            shared: Directories that are mounted at the same path in the application's root directory, if it has one.
             timeout_s: Time limit in seconds; None for no limit.
-            shall_end: Called about ten times per second; the application is ended when it returns true.
+            shall_end: Called about ten times per second; the application is stopped when it returns true.
 
         Returns:
-            Exit code, negative after a signal; None if the time limit was reached and the application was ended.
+            Exit code, negative after a signal; None if the application was stopped at the time limit.
 
         Raises:
             LabError: The application or the emulated driver cannot be started.

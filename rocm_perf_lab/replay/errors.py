@@ -10,21 +10,21 @@ class CaptureError(LabError):
 
 
 class IncompleteCapture(CaptureError):
-    """Directory without a manifest: its writer did not finish."""
+    """Directory without a manifest, because its writer did not finish."""
 
 
 class ReplayError(LabError):
-    """Capture that cannot be replayed on this machine: no GPU, another architecture, or not enough memory."""
+    """Capture that cannot be replayed on this machine: no GPU, a different architecture, or insufficient memory."""
 
 
 class ReservationError(ReplayError):
-    """Captured addresses that cannot be reserved here exactly: they are in use, or the runtime reserved others."""
+    """Captured addresses that cannot be reserved exactly: they are in use, or the runtime reserved different ones."""
 
     exit_code = EXIT_NEGATIVE
 
 
 class RelocatedReservation(ReservationError):
-    """Captured addresses for which the runtime reserved others."""
+    """Captured addresses instead of which the runtime reserved different ones."""
 
 
 class DeviceFault(ReplayError):

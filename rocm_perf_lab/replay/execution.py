@@ -1,4 +1,4 @@
-"""Executes a replay request on a replayer: restores memory, dispatches, measures and compares."""
+"""Execution of a replay request: restore memory, dispatch, measure and compare."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
     """Execute a replay request.
 
     Raises:
-        OverrideError: The replacement code object breaks a rule; the message lists all of them.
+        OverrideError: The replacement code object violates rules; the message lists all of them.
         DeviceFault: The kernel faulted or did not end in time.
         EmulationError: The emulated kernel faulted or exceeded the instruction limit.
     """
@@ -55,7 +55,7 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
             restored += replayer.restore()
         if job.caches == "cold":
             replayer.flush()
-        timed = not (replayer.environment.emulated and job.recopy and iteration)  # equal memory, equal estimates
+        timed = not (replayer.environment.emulated and job.recopy and iteration)  # With equal memory, estimates are equal.
         started = time.perf_counter()
         duration = replayer.dispatch(timed=timed)
         dispatch_s += time.perf_counter() - started
@@ -103,7 +103,7 @@ def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) 
     """Return the code object and kernel to replay: the captured ones, or their replacement.
 
     Raises:
-        OverrideError: The replacement cannot be read or breaks a rule.
+        OverrideError: The replacement cannot be read or violates a rule.
     """
     if job.hsaco is None:
         return capture.code_object, capture.kernel
@@ -172,7 +172,7 @@ class _Checker:
         )
 
     def compare(self) -> None:
-        """Compare the current memory; mismatches of the first wrong replay are kept."""
+        """Compare the current memory; mismatches of the first wrong replay are stored."""
         self.checked_replays += 1
         if self.mismatches:
             return

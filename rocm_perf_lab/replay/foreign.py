@@ -1,8 +1,8 @@
-"""Reads capture directories of kerncap and of the original rocm-perf-lab prototype.
+"""Reader of capture directories of kerncap and of the original rocm-perf-lab prototype.
 
 Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size), neither aligned nor disjoint; kerncap
-adds metadata.json and module_variables.json. Neither stores checksums or the memory after the dispatch: such a capture can be
-replayed, but not compared with the captured result.
+adds metadata.json and module_variables.json. Neither stores checksums or the memory after the dispatch, so that these captures
+can be replayed, but not compared with the captured result.
 
 Accepted irregularities: decimal and "0x…" addresses; a trailing comma in the list of regions, which the prototype writes after a
 region that it could not copy; regions without a file; a reservation and its mapping at one address (the file size selects one);
@@ -211,7 +211,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _present(directory: CaptureDirectory, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
-    """Return the ranges whose file has the full size, and warnings on those without a file."""
+    """Return the ranges with complete files, and warnings about ranges without a file."""
     present, warnings = [], []
     for base, same in groupby((piece for piece in ranges if piece.size), key=lambda piece: piece.base):
         pieces, name = list(same), region_file(base)

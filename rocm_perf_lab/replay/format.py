@@ -73,7 +73,7 @@ class FileEntry(CaptureModel):
 
 
 class CaptureProvenance(CaptureModel):
-    """Writer of the directory. `emulated`: an emulated GPU ran the dispatch, as far as the writer knows."""
+    """Writer of the directory. `emulated`: an emulated GPU ran the dispatch, according to the writer."""
 
     writer: str
     version: str
@@ -82,7 +82,7 @@ class CaptureProvenance(CaptureModel):
 
 
 class PackedEntry(FileEntry):
-    """File whose pages are in packs: its size and SHA-256 unpacked, and the name of its page map."""
+    """File whose pages are in packs: size and SHA-256 of the unpacked file, and name of its page map."""
 
     pages: str
 
@@ -114,12 +114,12 @@ class Manifest(CaptureModel):
             raise ValueError(f"{name!r} is both packed and a file")
         for name, entry in self.packed.items():
             if entry.size % PAGE_BYTES or self.files[entry.pages].size * PAGE_BYTES != entry.size * 8:
-                raise ValueError(f"the page map of {name!r} has another number of pages")
+                raise ValueError(f"the number of pages in the page map of {name!r} is wrong")
         return self
 
     @property
     def contents(self) -> dict[str, FileEntry]:
-        """Files of the capture as they were captured, whether packed or not."""
+        """Files of the capture in unpacked form."""
         stored = {*(entry.pages for entry in self.packed.values()), *self.packs}
         return {name: entry for name, entry in self.files.items() if name not in stored} | self.packed
 
@@ -257,7 +257,7 @@ class DispatchIndex(CaptureModel):
 
 
 class CapturedQueue(CaptureModel):
-    """Queue that the packet was submitted to; `cu_mask` has 32 compute units per word, none stands for all."""
+    """Queue to which the packet was submitted; `cu_mask` has 32 compute units per word; empty for all."""
 
     id: Count
     type: Count
@@ -289,7 +289,7 @@ class CapturedAgent(CaptureModel):
 
 
 class CapturedCodeObject(CaptureModel):
-    """`kernel.hsaco` and the address where the loader put it."""
+    """`kernel.hsaco` and its load address."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     load_base: Address
@@ -314,7 +314,7 @@ class CodePointer(CaptureModel):
 
 
 class CodePointers(CaptureModel):
-    """64-bit words in kernarg and regions that point into code. They are invalid unless code is loaded at its old address."""
+    """64-bit words in kernarg and regions that point into code. Valid only if code is loaded at the captured address."""
 
     count: Count = 0
     places: tuple[CodePointer, ...] = ()
@@ -342,7 +342,7 @@ class CapturedRuntime(CaptureModel):
 
 
 class CapturedEnvironment(CaptureModel):
-    """Captured process. In `command`, the arguments are left out if `command_redacted`."""
+    """Captured process. If `command_redacted`, the arguments in `command` are omitted."""
 
     variables: dict[str, str] = {}
     runtime: CapturedRuntime = CapturedRuntime()
@@ -381,7 +381,7 @@ class DispatchDocument(CaptureModel):
 
     @property
     def described_variables(self) -> tuple[CapturedVariable, ...]:
-        """Variables of the source, without the identifier that the compiler gives each unit."""
+        """Variables declared in the source, without the identifier that the compiler adds to each unit."""
         return tuple(variable for variable in self.variables if not variable.name.startswith(_UNIT_IDENTIFIER))
 
     @property

@@ -14,9 +14,10 @@ _PIECE = 1 << 16
 
 
 class ForwardedOutput:
-    """File for the output of an application, which is copied to standard output until the end of the context.
+    """File for an application's output, which is copied to standard output until the end of the context.
 
-    The application does not keep the standard output of this process open, so that a pipe behind it ends with this process.
+    The application does not inherit the standard output of this process, so that a pipe to another program is closed with this
+    process.
 
     Args:
         path: File to create.
@@ -34,7 +35,7 @@ class ForwardedOutput:
         self.file.close()
 
     def forward(self) -> None:
-        """Copy the text that the application wrote since the last call."""
+        """Copy the text that the application has written since the last call."""
         sys.stdout.flush()
         while text := os.pread(self.file.fileno(), _PIECE, self._place):
             self._place += os.write(sys.stdout.fileno(), text)

@@ -1,5 +1,5 @@
-"""Kernarg segment of a replay: the captured bytes, rearranged for another code object if one is replayed. Hidden arguments that
-belong to the captured process (queue, host services) are replaced.
+"""Kernarg segment of a replay: the captured bytes, rearranged for another code object if one is replayed. Hidden arguments
+that are specific to the captured process (queue, host services) are replaced.
 
 Hidden arguments and their offsets: LLVM "User Guide for AMDGPU Backend", code object V3 to V6 metadata.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden_"
 PROCESS_ARGUMENTS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
-"""Hidden arguments that differ between processes; the replayer provides them."""
+"""Hidden arguments that are specific to a process; the replayer provides them."""
 HOST_SERVICES = ("hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action")
-"""Hidden arguments of services that a host thread provides."""
+"""Hidden arguments of services provided by a host thread."""
 MEMORY_ARGUMENTS = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
-"""Hidden pointers to device memory; kept if that memory was captured."""
+"""Hidden pointers to device memory, which are kept if the memory was captured."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def replay_kernarg(
         value = captured
         if kind in PROCESS_ARGUMENTS or kind in HOST_SERVICES:
             value = services.get(kind, 0)
-            if kind in HOST_SERVICES and captured not in (0, value):  # an emulated capture has the emulator's placeholder
+            if kind in HOST_SERVICES and captured not in (0, value):  # An emulated capture contains a placeholder.
                 notes.append(_service_note(kind, is_provided=bool(value)))
         elif kind in MEMORY_ARGUMENTS and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)
@@ -82,14 +82,16 @@ def replay_kernarg(
 
 def _service_note(kind: str, *, is_provided: bool) -> str:
     if is_provided:
-        return "the kernel may print or allocate memory through the host; a replay discards the text, and takes other time for it"
-    return f"{kind} was set in the captured process; a replay has no such service, and a kernel that uses it fails"
+        return (
+            "the kernel may print or allocate memory through the host; a replay discards the text, and the service time differs"
+        )
+    return f"{kind} was set in the captured process; replays do not provide this service, and a kernel that uses it fails"
 
 
 def service_blocks(capture: Capture) -> Iterator[tuple[int, int]]:
-    """Yield [begin, end) of captured memory through which the kernel called the host, which replays do not use.
+    """Yield [begin, end) of the captured memory of host calls, which replays do not use.
 
-    Memory that is reached through it alone belongs to the runtime, too: a page of signals has that of the dispatch.
+    Memory that is only reachable through it is also the runtime's, for example a page with the signal of the dispatch.
     """
     for argument in capture.kernel.arguments:
         if argument.value_kind not in HOST_SERVICES:
@@ -106,7 +108,7 @@ def service_blocks(capture: Capture) -> Iterator[tuple[int, int]]:
 
 
 def reached_only_from(regions: Sequence[Region], region: Region) -> list[Region]:
-    """Return the regions, such as those of signals, that are reached through `region` alone."""
+    """Return the regions, such as those of signals, that are only reachable through `region`."""
     names = {f"{region.base:#x}"}
     only: list[Region] = []
     remaining = [other for other in regions if other is not region and other.reached_from]

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 CacheState = Literal["restored", "warm", "cold"]
-"""Caches at the start of a dispatch: with restored memory, with the lines of the dispatch just before, or with other lines."""
+"""Contents of the caches at the start of a dispatch: restored memory, lines of the previous dispatch, or unrelated lines."""
 DEFAULT_ITERATIONS, DEFAULT_WARMUP = 100, 10
-"""Replays on a GPU unless the request says otherwise."""
+"""Default number of replays on a GPU."""
 
 
 class _Message(BaseModel):
@@ -57,7 +57,7 @@ class GeometryRequest(_Message):
 class ReplayRequest(_Message):
     """Series of replays. `hsaco` replaces the captured code object; `read` lists memory to return, as (address, bytes).
 
-    `iterations` and `warmup` are by default those of :meth:`repetitions`. Warm caches need `recopy` to be False: memory is
+    The default of `iterations` and `warmup` is that of :meth:`repetitions`. Warm caches need `recopy` to be False: memory is
     restored before the first dispatch only.
     """
 
@@ -72,7 +72,7 @@ class ReplayRequest(_Message):
     read: tuple[tuple[int, int], ...] = ()
 
     def repetitions(self, *, emulated: bool) -> tuple[int, int]:
-        """Return iterations and warm-up replays. One emulated replay is enough: all have the same time."""
+        """Return iterations and warm-up replays. One emulated replay is sufficient, because emulated times do not vary."""
         iterations, warmup = (1, 0) if emulated else (DEFAULT_ITERATIONS, DEFAULT_WARMUP)
         return (
             iterations if self.iterations is None else self.iterations,
@@ -93,7 +93,7 @@ class Verification(_Message):
 
 
 class ReplayOutcome(_Message):
-    """Result of a replay request. `emulated`: durations are estimates of a timing model, from workgroups that the seed chose."""
+    """Result of a replay request. `emulated`: durations are estimates from a sample of workgroups drawn with the seed."""
 
     samples_us: tuple[float, ...]
     warmup_us: tuple[float, ...] = ()
@@ -109,7 +109,7 @@ class ReplayOutcome(_Message):
     notes: tuple[str, ...] = ()
     verification: Verification | None = None
     clocks: dict[str, float] = {}
-    """Clocks in MHz after the last dispatch, if the driver shows them."""
+    """Clocks in MHz after the last dispatch, if the driver reports them."""
     counters: dict[str, float] = {}
     read: tuple[str, ...] = ()
     """The requested memory, in base 64."""

@@ -1,6 +1,6 @@
-"""Rules for replaying another code object: `override_violations(...)` lists every rule that it breaks.
+"""Rules for replaying another code object: `override_violations(...)` lists all violations.
 
-Arguments, geometry and memory of a capture are fixed; a replacement must accept exactly these.
+Arguments, geometry and memory of a capture are fixed; a replacement must be compatible with them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def replacement_kernel(capture: Capture, code_object: CodeObject) -> KernelMetad
 
 
 def override_violations(capture: Capture, code_object: CodeObject, geometry: ReplayGeometry) -> tuple[str, ...]:
-    """Return the rules that `code_object` breaks as a replacement in a dispatch of that geometry; empty if it fits."""
+    """Return the rules that `code_object` violates as a replacement with that geometry; empty if it is compatible."""
     problems = list(_target_problems(capture.code_object, code_object))
     kernel = replacement_kernel(capture, code_object)
     if kernel is None:
@@ -52,7 +52,7 @@ def _target_problems(captured: CodeObject, other: CodeObject) -> Iterator[str]:
 
 
 def _features(target_id: str) -> dict[str, str]:
-    """Return features such as `{"sramecc": "+", "xnack": "-"}`; an unnamed feature is compatible with both settings."""
+    """Return features such as `{"sramecc": "+", "xnack": "-"}`; an unspecified feature is compatible with both settings."""
     return {part[:-1]: part[-1] for part in target_id.split(":")[1:] if part[-1:] in ("+", "-")}
 
 
@@ -90,7 +90,7 @@ def _geometry_problems(capture: Capture, geometry: ReplayGeometry, kernel: Kerne
         yield f"workgroup size: compiled for {required} only, but the dispatch has {packet.workgroup_size}"
     limit = kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
     captured_limit = capture.kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
-    # HIP dispatches kernels of its own with more work-items than their metadata states.
+    # HIP dispatches its internal kernels with more work-items than their metadata states.
     if limit < prod(packet.workgroup_size) and (limit < captured_limit or packet != capture.dispatch.packet):
         yield f"workgroup size: compiled for at most {limit} work-items, but the dispatch has {prod(packet.workgroup_size)}"
     dynamic, most = geometry.dynamic_lds_bytes, nearest_processor(architecture).workgroup_lds_bytes

@@ -1,8 +1,8 @@
-"""Packs a complete capture: `pack_capture(source, target)` writes the same capture with deduplicated and compressed pages.
+"""Packing of a complete capture: `pack_capture(source, target)` writes the same capture with deduplicated and compressed pages.
 
-Its documents do not change. The files of memory are replaced by page maps and packs, see :mod:`rocm_perf_lab.replay.packs`; the
-manifest keeps their sizes and SHA-256, so that a packed capture is checked to the last byte of the memory that was captured
-whenever it is opened: packing does not compute them again.
+Its documents do not change. Memory files are replaced by page maps and packs, see :mod:`rocm_perf_lab.replay.packs`. The manifest
+keeps the original sizes and SHA-256 of the memory files, so that every byte of the captured memory is checked when a packed
+capture is opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rocm_perf_lab.replay.packs import PACKS_DIRECTORY, PackWriter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PIECE = 1 << 20  # remains in the processor's cache
+_PIECE = 1 << 20  # small enough for the processor's cache
 _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
@@ -38,12 +38,12 @@ def pack_capture(source: Path, target: Path, *, near: Iterable[Path]) -> None:
     """Write a packed copy of a capture.
 
     Args:
-        source: Complete capture that is not packed.
+        source: Complete, unpacked capture.
         target: Directory to create, on the same file system.
-        near: Directories whose captures' pages are not stored again.
+        near: Directories with captures whose pages are shared instead of stored again.
 
     Raises:
-        CaptureError: A file of the capture has another size than its manifest states.
+        CaptureError: The size of a file differs from the manifest.
         OSError: The copy cannot be written; `target` is then incomplete.
     """
     directory = CaptureDirectory(source)
@@ -58,7 +58,7 @@ def pack_capture(source: Path, target: Path, *, near: Iterable[Path]) -> None:
                 _place(target, name, directory.content(name), files)
                 continue
             if directory.size(name) != entry.size:
-                raise CaptureError(f"{name} has another size than the manifest states", where=str(source))
+                raise CaptureError(f"{name} differs in size from the manifest", where=str(source))
             words = packs.write(directory.pieces(name, _PIECE))
             pages = f"{name.removesuffix('.bin')}.pages"
             _place(target, pages, words, files)
@@ -74,7 +74,7 @@ def pack_capture(source: Path, target: Path, *, near: Iterable[Path]) -> None:
 
 
 def pack_in_place(capture: Path) -> None:
-    """Replace a complete capture by its packed copy; leave it as it is if the copy cannot be written."""
+    """Replace a complete capture by its packed copy; keep it unchanged if the copy cannot be written."""
     with suppress(OSError), tempfile.TemporaryDirectory(prefix=f".{capture.name}.packing-", dir=capture.parent) as directory:
         scratch = Path(directory)
         pack_capture(capture, scratch / "packed", near=[capture.parent])

@@ -1,7 +1,7 @@
-"""Packs: files of compressed pages, which captures share. `PackWriter` stores pages once, `PackReader` returns them.
+"""Packs: files of compressed pages shared by captures. `PackWriter` stores each page once, `PackReader` returns pages.
 
-A pack is never changed after it was written, and its name is its SHA-256. Captures in one parent directory share packs as hard
-links: each capture contains every pack that it needs, and the file system frees a pack with its last capture. `native/FORMAT.md`
+Packs are immutable and named by their SHA-256. Captures in one parent directory share packs as hard links: each capture contains
+every pack that it needs, and the file system frees a pack with its last capture. `native/FORMAT.md`
 specifies the files.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PACKS_DIRECTORY: Final = "packs"
 ZERO_PAGE: Final = (1 << 64) - 1
-"""Entry of a page map for a page of zeros, which is in no pack."""
+"""Entry of a page map for a page of zeros, which is not stored."""
 
 _MAGIC = b"RPLPACK1"
 _HEADER = Struct("<8sII")
@@ -47,16 +47,16 @@ _PAGES_PER_PACK = 4096
 _LEVEL = 1
 _THREADS = 2
 _PACKS_AT_ONCE = 2
-"""Packs that are compressed and written while further pages are hashed; each needs about 32 MiB."""
+"""Maximum number of packs that are compressed and written in the background; each needs about 32 MiB."""
 _KNOWN_PAGES = 400_000
-"""Pages that can be found again, of this and of earlier captures together: bounds the memory of the index."""
+"""Maximum number of indexed pages of this and earlier captures, which limits the memory of the index."""
 _BATCH_PAGES = 4096
 _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
 @dataclass(frozen=True)
 class _Header:
-    """Layout of a pack: `ends` are the ends of the frames in the file, (frames,)."""
+    """Layout of a pack: `ends` are the end offsets of the frames in the file, shape (frames,)."""
 
     pages: int
     pages_per_frame: int
@@ -64,14 +64,14 @@ class _Header:
     ends: NDArray[np.uint64]
 
     def frame(self, number: int) -> tuple[int, int, int]:
-        """Return offset and size of a frame in the file, and its size decompressed."""
+        """Return offset and size of a frame in the file, and its decompressed size, in bytes."""
         begin = self.data + (int(self.ends[number - 1]) if number else 0)
         pages = min(self.pages_per_frame, self.pages - number * self.pages_per_frame)
         return begin, self.data + int(self.ends[number]) - begin, pages * PAGE_BYTES
 
 
 def _header(descriptor: int) -> _Header | None:
-    """Return the layout of a pack, or None if the file is none."""
+    """Return the layout of a pack, or None if the file is not a pack."""
     size = os.fstat(descriptor).st_size
     start = os.pread(descriptor, _HEADER.size, 0)
     if len(start) < _HEADER.size:
@@ -104,8 +104,7 @@ class PackWriter:
 
     Args:
         directory: Directory of the capture; packs are written to its subdirectory `packs`.
-        earlier: Packs of other captures, whose pages are not stored again. They must be on the same file system and belong to
-            this user; others are ignored.
+        earlier: Packs of other captures, whose pages are shared. Packs on other file systems or of other users are ignored.
     """
 
     def __init__(self, directory: Path, earlier: Iterable[Path] = ()) -> None:
@@ -121,7 +120,7 @@ class PackWriter:
             self._index(path)
 
     def write(self, pieces: Iterable[NDArray[np.uint8]]) -> bytes:
-        """Store whole pages, given in pieces (size,); return their page map, one 64-bit word per page."""
+        """Store whole pages, in pieces of shape (size,); return their page map, one 64-bit word per page."""
         words: list[NDArray[np.uint64]] = []
         for piece in pieces:
             pages = np.ascontiguousarray(piece).reshape(-1, PAGE_BYTES)
@@ -139,7 +138,7 @@ class PackWriter:
         return tuple(self._names)
 
     def close(self) -> None:
-        """Wait until no pack is being written, also after an error."""
+        """Wait until all packs are written, even after an error."""
         self._writing.shutdown()
 
     def _place(self, page: memoryview[int]) -> int:
@@ -171,7 +170,7 @@ class PackWriter:
         return pack.number << 32 | page
 
     def _take(self, path: Path) -> bool:
-        """Link a pack of another capture into this one, if its content is that of its name."""
+        """Link a pack of another capture into this one if its content matches its name."""
         place = self._directory / path.name
         try:
             os.link(path, place, follow_symlinks=False)
@@ -179,12 +178,12 @@ class PackWriter:
                 if hashlib.file_digest(source, "sha256").hexdigest() == path.stem:
                     return True
             place.unlink()
-        except OSError:  # removed meanwhile, on another file system, or one without hard links
+        except OSError:  # removed concurrently, on another file system, or on one without hard links
             return False
         return False
 
     def _index(self, path: Path) -> None:
-        """Make the pages of another capture's pack known."""
+        """Add the pages of another capture's pack to the index."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -204,7 +203,7 @@ class PackWriter:
             self._foreign.setdefault(digests[page * _DIGEST_BYTES : (page + 1) * _DIGEST_BYTES], (pack, page))
 
     def _flush(self) -> None:
-        """Write the pages that are not in a pack yet, while further pages are hashed."""
+        """Start writing the pages that are not in a pack yet in the background."""
         if self._open is None:
             return
         self._wait(_PACKS_AT_ONCE - 1)
@@ -212,14 +211,14 @@ class PackWriter:
         self._open = None
 
     def _wait(self, remaining: int) -> None:
-        """Wait until at most some packs are still being written."""
+        """Wait until at most `remaining` packs are being written."""
         while len(self._written) > remaining:
             number, name = self._written.popleft()
             self._names[number] = f"{PACKS_DIRECTORY}/{name.result()}"
 
 
 class _OpenPack:
-    """Pages of a pack that is not written yet."""
+    """Pages of a pack before it is written."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -234,7 +233,7 @@ class _OpenPack:
         return number
 
     def write(self, directory: Path) -> str:
-        """Write the pack to the disk; return the name of its file."""
+        """Write the pack to a file; return its name."""
         size = len(self.digests) * PAGE_BYTES
         frames: list[bytes | bytearray | memoryview[int]] = [
             self._content[at : min(at + _FRAME_BYTES, size)] for at in range(0, size, _FRAME_BYTES)
@@ -255,7 +254,7 @@ class _OpenPack:
 
 
 class PackReader:
-    """Returns pages of the packs of a capture, whose names are given in the order of their numbers."""
+    """Returns pages from the packs of a capture; `packs` are their names in the order of their numbers."""
 
     def __init__(self, directory: CaptureDirectory, packs: tuple[str, ...]) -> None:
         self._directory = directory
@@ -267,8 +266,8 @@ class PackReader:
         """Yield a packed file in pieces of whole pages, (size,).
 
         Args:
-            page_map: Name of its page map.
-            nbytes: Its size.
+            page_map: Name of the file's page map.
+            nbytes: Size of the file in bytes.
 
         Raises:
             CaptureError: The page map or a pack is damaged.
@@ -345,5 +344,5 @@ class PackReader:
 
     def _damaged(self, what: str) -> CaptureError:
         return CaptureError(
-            what, where=str(self._directory.path), hint="Copy it again from where it was captured, or capture again."
+            what, where=str(self._directory.path), hint="Copy it again from its original directory, or capture again."
         )

@@ -1,4 +1,4 @@
-"""Conservative pointer scan: finds the memory that a kernel can reach from its arguments.
+"""Conservative pointer scan for the memory that a kernel can reach from its arguments.
 
 Every aligned 8-byte word whose value is inside a range counts as a pointer into it. The scan finds all memory addressed through
 plain pointers; it misses tagged or compressed pointers, and offsets from a base that is not stored in memory.
@@ -22,20 +22,20 @@ _LISTED_REFERRERS = 16
 
 @dataclass(frozen=True)
 class AddressRanges:
-    """Disjoint address ranges in ascending order: `bases` and `ends` are (n,)."""
+    """Disjoint address ranges in ascending order; `bases` and `ends` have shape (n,)."""
 
     bases: NDArray[np.uint64]
     ends: NDArray[np.uint64]
 
     @classmethod
     def of(cls, ranges: Sequence[tuple[int, int]]) -> AddressRanges:
-        """Build the ranges from (address, bytes)."""
+        """Return the ranges from pairs (address, bytes)."""
         ordered = sorted(ranges)
         bases = np.array([base for base, _ in ordered], dtype=np.uint64)
         return cls(bases, np.array([base + size for base, size in ordered], dtype=np.uint64))
 
     def holding(self, values: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return the index of the range that contains each value, or -1; values and result are (k,)."""
+        """Return the index of the range that contains each value, or -1; values and result have shape (k,)."""
         found = np.searchsorted(self.bases, values, side="right") - 1
         inside = (found >= 0) & (values < self.ends[np.maximum(found, 0)]) if len(self.bases) else np.zeros(len(values), bool)
         return np.where(inside, found, -1)

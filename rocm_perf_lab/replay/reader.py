@@ -1,7 +1,7 @@
-"""Opens and checks capture directories: `open_capture(directory) -> Capture`, for every supported layout.
+"""Reader of capture directories in all supported layouts: `open_capture(directory) -> Capture`.
 
-No file of a directory is used before its manifest was checked: sizes, SHA-256 sums, the set of files, symbolic links, and the
-consistency of the documents. `capture_problems(directory)` collects all problems instead of stopping at the first.
+No file is used before the manifest is checked: sizes, SHA-256 sums, the set of files, symbolic links, and the consistency of the
+documents. `capture_problems(directory)` collects all problems instead of stopping at the first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound=CaptureModel)
 _LARGEST_DOCUMENT = 1 << 28
-_CAPTURE_AGAIN = "Copy it again from where it was captured, or capture again."
+_CAPTURE_AGAIN = "Copy it again from its original directory, or capture again."
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def open_capture(path: Path, *, verify: bool = True) -> Capture:
 
     Args:
         path: Directory of the capture.
-        verify: Compute the SHA-256 of large files too; otherwise they are checked by size only.
+        verify: Also compute the SHA-256 of large files; otherwise only their sizes are checked.
 
     Raises:
         IncompleteCapture: The directory has no manifest.

@@ -27,7 +27,7 @@ class ReplayEnvironment:
     rocm_version: str
     emulated: bool
     sample_seed: int | None = None
-    """Seed that chose the workgroups from which the last emulated time was estimated."""
+    """Seed of the sample of workgroups from which the last emulated time was estimated."""
 
 
 class Replayer(Protocol):
@@ -52,7 +52,7 @@ class Replayer(Protocol):
         ...
 
     def dispatch(self, *, timed: bool = True) -> float | None:
-        """Run the kernel once and return its duration in microseconds; None if `timed` is False and timing has a cost.
+        """Run the kernel once and return its duration in microseconds; None if `timed` is False and timing is expensive.
 
         Raises:
             DeviceFault: The kernel faulted or did not end in time.
@@ -61,11 +61,11 @@ class Replayer(Protocol):
         ...
 
     def use_caches(self, state: CacheState) -> None:
-        """Choose the state of the caches for the following dispatches; cold ones are overwritten by :meth:`flush`."""
+        """Select the state of the caches for the following dispatches; for cold caches, :meth:`flush` overwrites them."""
         ...
 
     def flush(self) -> None:
-        """Replace the lines in the caches by others, after a restore."""
+        """Replace the contents of the caches by other lines, after a restore."""
         ...
 
     def clocks(self) -> Mapping[str, float]:

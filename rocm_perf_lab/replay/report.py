@@ -77,7 +77,8 @@ class TimingSection(_Part):
 class CapturedTime(_Part):
     """Duration of the captured dispatch in microseconds, and `ratio`, the median of the replays over it.
 
-    `agrees`: they differ by at most 10 %. A captured dispatch ran once, with the caches and clocks that the application left.
+    `agrees`: they differ by at most 10 %. A captured dispatch ran once, with the state of caches and clocks at that point of the
+    application.
     """
 
     microseconds: float
@@ -85,7 +86,7 @@ class CapturedTime(_Part):
     agrees: bool
 
     def note(self, median_us: float, *, emulated: bool) -> str:
-        """Return the warning about times that differ."""
+        """Return the warning about a time difference."""
         cause = "outside of a profile, the clock of the emulated GPU is a rougher estimate than the timing model"
         if not emulated:
             cause = "caches, clocks or other work on the GPU differed"
@@ -96,7 +97,7 @@ class CapturedTime(_Part):
 
 
 def captured_time(capture: Capture, median_us: float, *, emulated: bool) -> CapturedTime | None:
-    """Compare replays of the captured code object with the captured dispatch; None for times of another kind."""
+    """Compare replays of the captured code object with the captured dispatch; None if only one of the times is emulated."""
     timing = capture.dispatch.timing
     if timing is None or timing.duration_us <= 0 or capture.emulated != emulated:
         return None
@@ -111,7 +112,7 @@ class EnvironmentSection(_Part):
     rocm_version: str
     pid: int
     clocks_mhz: dict[str, float] = {}
-    """Clocks after the last dispatch, if the driver shows them."""
+    """Clocks in MHz after the last dispatch, if the driver reports them."""
 
 
 class ReplayDocument(_Part):
@@ -125,7 +126,7 @@ class ReplayDocument(_Part):
     capture: str
     hsaco_path: str
     captured: CapturedTime | None = None
-    """Time of the captured dispatch; null with a replacement, or if one is measured and the other emulated."""
+    """Time of the captured dispatch; null with a replacement, or if only one of the times is emulated."""
     wall_time_ms: float
     restored_bytes: int
     verification: Verification | None
@@ -150,10 +151,10 @@ def replay_document(
 
     Args:
         capture: The capture.
-        job: The request.
-        outcome: Its outcome.
+        job: Request.
+        outcome: Outcome of the request.
         errors: Error bands of the emulated GPU; not used for measured times.
-        name: Directory of the capture as the user wrote it.
+        name: Directory of the capture in the user's notation.
     """
     samples = outcome.samples_us
     directory = name or str(capture.directory)

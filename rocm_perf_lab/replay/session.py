@@ -1,7 +1,7 @@
-"""Replay session: `ReplaySession(capture, ...)` owns the worker process in which a capture is reconstructed.
+"""Replay session: `ReplaySession(capture, ...)` manages the worker process in which a capture is reconstructed.
 
-One worker executes many requests, each of which starts from restored memory. A kernel that hangs or crashes ends the worker but
-not the caller; the next request starts a new worker.
+One worker executes many requests, each of which starts from restored memory. If a kernel hangs or crashes, only the worker ends,
+and the next request starts a new one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ERRORS: dict[str, type[LabError]] = {
 }
 _SHOWN_LINES = 5
 _STARTING_S = 600.0
-"""Time limit for reconstructing the memory, most of which is reading files."""
+"""Time limit in seconds for reconstructing the memory, which mostly consists of reading files."""
 _GRACE_S = 5.0
 _MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 _OTHER_MAPPINGS = 5000
@@ -67,9 +67,9 @@ class ReplaySession:
         timeout_s: Time limit of one request in seconds.
         max_instructions: Instruction limit of one emulated dispatch.
         threads: Threads of the emulator.
-        sample: Workgroups that the timing model of the emulator uses.
+        sample: Sample of workgroups for the emulator's timing model.
         agent: Index of the GPU; None selects the captured one, else the first of its architecture.
-        library: Path of the HSA runtime; None searches the usual places.
+        library: Path of the HSA runtime; None searches the usual directories.
         reserve_only: Only try to reserve the addresses; such a session accepts no requests.
     """
 
@@ -135,7 +135,7 @@ class ReplaySession:
 
         Raises:
             DeviceFault: The kernel faulted, hung, or ended its process.
-            OverrideError: The replacement code object breaks a rule.
+            OverrideError: The replacement code object violates a rule.
             ReplayError: The capture cannot be replayed on this machine for another reason.
         """
         self.start()
@@ -152,13 +152,13 @@ class ReplaySession:
             return process.answer(deadline, late)
         except LabError:
             raise
-        except BaseException:  # an interrupt: the answer would be read by the next request
+        except BaseException:  # After an interrupt, the next request would read this answer.
             process.kill()
             raise
 
 
 def _require_mappings(regions: int) -> None:
-    """Check the limit of mappings per process; each region needs up to two, the runtime needs more."""
+    """Check the limit of mappings per process; each region needs up to two, in addition to those of the runtime."""
     try:
         limit = int(_MAP_LIMIT.read_text())
     except (OSError, ValueError):
@@ -209,7 +209,7 @@ class _Process:
             self._input.write(line.encode() + b"\n")
             self._input.flush()
         except BrokenPipeError:
-            pass  # the worker ended; `answer` reports how
+            pass  # The worker ended; `answer` reports the reason.
 
     def answer(self, deadline: float, late: str) -> dict[str, Any]:
         """Return the next message.

@@ -1,4 +1,4 @@
-"""Builds the capture tool on first use: `build_tool() -> Path` of the shared library in the cache.
+"""Build of the capture tool on first use: `build_tool() -> Path` of the shared library in the cache.
 
 The cache key covers the sources, the HSA headers and the compiler. `cmake` in the root of the repository builds the same library.
 """
@@ -31,7 +31,7 @@ SDK_LOADER_SOURCES = SOURCES / "sdk_loader"
 _COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
 _LINK = ("-shared", "-pthread", "-ldl", "-Wl,-z,defs")
 _EXPORTS = f"-Wl,--version-script={SOURCES / 'exports.map'}"
-_GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # does not interfere with the C++ library of the application
+_GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # Avoids interference with the application's C++ library.
 _SYSTEM_COMPILERS = ("g++", "clang++")
 
 
@@ -56,12 +56,12 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
     """Return the capture tool; build it unless the cache has an intact copy.
 
     Args:
-        include_dir: Directory with hsa.h; by default that of ROCm or of the triton wheel.
-        cache: Directory of built libraries; by default in the cache of rocm-perf-lab.
+        include_dir: Directory with hsa.h. Default: that of ROCm, or of the triton package.
+        cache: Directory for built libraries. Default: in the cache of rocm-perf-lab.
 
     Raises:
-        ToolBuildError: There is no compiler, or it failed.
-        MissingHsaHeaders: There are no HSA headers.
+        ToolBuildError: No compiler is installed, or compilation failed.
+        MissingHsaHeaders: The HSA headers are not installed.
     """
     include_dir = include_dir or find_hsa_headers()
     headers = [include_dir / header for header in HSA_HEADERS]
@@ -72,7 +72,7 @@ def build_sdk_loader(*, cache: Path | None = None) -> Path:
     """Return the library that loads the tool through rocprofiler-sdk when it is preloaded.
 
     Raises:
-        ToolBuildError: There is no compiler, or it failed.
+        ToolBuildError: No compiler is installed, or compilation failed.
     """
     return _cached(SDK_LOADER_LIBRARY, SDK_LOADER_SOURCES, [], (), (), cache)
 
@@ -91,7 +91,7 @@ def _cached(
 
 
 def find_cpp_compiler() -> CppCompiler:
-    """Return g++, clang++, or the compiler of the ziglang wheel.
+    """Return g++, clang++, or the compiler of the ziglang package.
 
     Raises:
         ToolBuildError: None of them is installed.

@@ -56,11 +56,11 @@ def _serve(plain: dict[str, Any], results: Any) -> int:
         try:
             outcome = run_job(capture, replayer, ReplayRequest.model_validate_json(line))
         except LabError as error:
-            fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # the queue is unusable
+            fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # The queue is unusable.
             _answer(results, {"error": _failure(error, fatal=fatal)})
             if fatal:
                 results.flush()
-                os._exit(1)  # shutting down a runtime with a hanging queue hangs, too
+                os._exit(1)  # Shutting down a runtime with a hanging queue would also hang.
             continue
         _answer(results, {"outcome": outcome.model_dump(mode="json")})
     replayer.close()

@@ -1,6 +1,6 @@
-"""Writes a capture directory: memory first, then the documents, the manifest last, so that only complete captures have one.
+"""Writer of capture directories: memory first, then the documents, then the manifest, so that only complete captures have one.
 
-Files are sparse: pages of zeros are holes. Directories have mode 0700 and files 0600, because memory may hold sensitive data.
+Files are sparse: pages of zeros are holes. Directories have mode 0700 and files 0600, because memory may contain sensitive data.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CaptureNotWritten(LabError):
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """Name of a written file and the number of its pages that are zero."""
+    """Name of a written file, and its number of zero pages."""
 
     file: str
     zero_pages: int
@@ -100,7 +100,7 @@ class CaptureWriter:
         return self._write_pages(region_file(base), content)
 
     def write_after(self, base: int, before: NDArray[np.uint8], after: NDArray[np.uint8]) -> AfterPages | None:
-        """Write the pages that differ, packed; return None if there are none. `before` and `after` are (size,)."""
+        """Write the pages that differ, packed; return None if no page differs. `before` and `after` have shape (size,)."""
         changed = np.flatnonzero((before != after).reshape(-1, PAGE_BYTES).any(axis=1))
         if not len(changed):
             return None

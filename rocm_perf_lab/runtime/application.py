@@ -93,7 +93,7 @@ class ApplicationRun:
     shared: tuple[Path, ...] = ()
     """Directories of this machine that an application in a root sees, besides the working directory and this Python."""
     shall_end: Callable[[], bool] | None = None
-    """Called about ten times per second; the application is ended when it returns true."""
+    """Called about ten times per second; the application is stopped when it returns true."""
 
 
 @dataclass(frozen=True)

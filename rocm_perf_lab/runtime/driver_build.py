@@ -26,7 +26,7 @@ def build_driver(cache: Path | None = None) -> Path:
         cache: Directory of the built libraries; the user's cache by default.
 
     Raises:
-        MissingHsaHeaders: There are no HSA headers.
+        MissingHsaHeaders: The HSA headers are not installed.
         RuntimeBuildError: No C compiler was found, or it failed.
     """
     sources, headers = runtime_files()

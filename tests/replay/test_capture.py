@@ -425,7 +425,7 @@ def test_too_few_dispatches_are_reported(capturing: Capturing, tmp_path: Path) -
 
 
 def test_an_invalid_regular_expression_is_reported(capturing: Capturing) -> None:
-    with pytest.raises(ApplicationCaptureError, match=r"/scale\(/ is no regular expression: Unmatched \("):
+    with pytest.raises(ApplicationCaptureError, match=r"/scale\(/ is not a regular expression: Unmatched \("):
         capturing("/scale(/")
 
 

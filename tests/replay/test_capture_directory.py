@@ -234,7 +234,7 @@ def pages_outside(directory: Path) -> None:
         (one_bit, "its SHA-256 does not match"),
         (other_code_object, "kernel.hsaco was modified"),
         (linked_out, "is a symbolic link"),
-        (linked_directory, "is a symbolic link or behind one"),
+        (linked_directory, "is a symbolic link, or below a link"),
         (traversing_region, "the file of region"),
         (traversing_manifest, "'../evil', which no document refers to"),
         (overlapping, "overlap"),

@@ -239,7 +239,8 @@ def test_a_missing_host_service_is_noted(tmp_path: Path) -> None:
 
     assert kernarg.content[place : place + 8] == bytes(8)
     assert kernarg.notes == (
-        "hidden_hostcall_buffer was set in the captured process; a replay has no such service, and a kernel that uses it fails",
+        "hidden_hostcall_buffer was set in the captured process; "
+        "replays do not provide this service, and a kernel that uses it fails",
     )
 
 

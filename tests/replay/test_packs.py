@@ -114,7 +114,7 @@ def test_a_shortened_capture_is_not_packed(tmp_path: Path) -> None:
     region = next((capture / "memory").iterdir())
     region.write_bytes(region.read_bytes()[:-1])
 
-    with pytest.raises(CaptureError, match=f"{region.name} has another size than the manifest states"):
+    with pytest.raises(CaptureError, match=f"{region.name} differs in size from the manifest"):
         pack_capture(capture, tmp_path / "packed", near=[])
 
 

@@ -66,7 +66,7 @@ def choose_gpu(agents: Sequence[AgentInfo], capture: Capture, number: int | None
     """Return the GPU to replay on: by number, else the captured one by its UUID, else the first of its architecture.
 
     Raises:
-        ReplayError: There is no GPU, no GPU of that number, or none of the captured architecture.
+        ReplayError: The machine has no GPU, no GPU with that number, or none of the captured architecture.
     """
     gpus = [agent for agent in agents if agent.is_gpu]
     architecture = capture.code_object.architecture

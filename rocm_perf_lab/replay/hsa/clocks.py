@@ -1,4 +1,4 @@
-"""Current clocks of a GPU, as the amdgpu driver shows them in sysfs (hwmon: freq1_input shader, freq2_input memory, in Hz)."""
+"""Current clocks of a GPU, read from the amdgpu driver in sysfs (hwmon: freq1_input shader, freq2_input memory, in Hz)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILES = {"shader": "freq1_input", "memory": "freq2_input"}
 
 
 def read_clocks(domain: int, bdf: int, devices: Path = _DEVICES) -> dict[str, float]:
-    """Return clocks in MHz by name; without those that the driver does not show.
+    """Return clocks in MHz by name, without those that the driver does not report.
 
     Args:
         domain: PCI domain.

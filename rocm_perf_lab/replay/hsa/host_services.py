@@ -1,7 +1,7 @@
-"""Answers host calls of replayed kernels on the HSA runtime: `printf`, and memory for `malloc`.
+"""Host calls of replayed kernels on the HSA runtime: `printf`, and memory for `malloc`.
 
-A kernel leaves packets in host memory and waits for the answer of a host thread; here, that is the thread that waits for the end
-of the dispatch. Printed text is discarded.
+A kernel writes packets to host memory and waits for the answer of a host thread, here the thread that waits for the end of the
+dispatch. Printed text is discarded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _POINTER_BYTES = 8
 
 
 class HsaHostServices:
-    """Host services of one replayer. `is_needed`: a loaded kernel has the buffer of a service."""
+    """Host services of one replayer. `is_needed` is true if a loaded kernel has a host service buffer."""
 
     def __init__(self, memory: DeviceRegions) -> None:
         self._memory = memory
@@ -48,7 +48,7 @@ class HsaHostServices:
         """Return the values of hidden arguments of services by value kind, for those that the kernel has.
 
         Raises:
-            ReplayError: There is not enough memory.
+            ReplayError: Memory is insufficient.
         """
         kinds = {argument.value_kind for argument in kernel.arguments if argument.size == _POINTER_BYTES}
         values = {}
@@ -71,7 +71,7 @@ class HsaHostServices:
         """Answer all waiting packets.
 
         Raises:
-            DeviceFault: A packet requests another service.
+            DeviceFault: A packet requests an unsupported service.
             ReplayError: There is not enough memory for the kernel.
         """
         for _, queue in self._queues.values():
@@ -117,8 +117,8 @@ class HsaHostServices:
 class SharedStackedQueue(StackedQueue):
     """Stack of ready packets that is read while a GPU pushes packets.
 
-    It is never emptied, which would need an atomic exchange: new packets are those above the last one seen, whose reference has a
-    tag that changes with every use.
+    It is never emptied, which would require an atomic exchange. New packets are those above the last known one, whose reference
+    contains a tag that changes with every use.
     """
 
     def __init__(self, address: int, content: NDArray[np.uint8]) -> None:

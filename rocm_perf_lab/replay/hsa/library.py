@@ -166,7 +166,7 @@ class HsaLibrary:
         """Call hsa_init.
 
         Raises:
-            ReplayError: There is no GPU or no driver.
+            ReplayError: GPU or driver is missing.
         """
         status = self.status("hsa_init")
         if status != SUCCESS:
@@ -193,7 +193,7 @@ class HsaLibrary:
         return int(value.value) if self.status(name, *arguments, ctypes.byref(value)) == SUCCESS else None
 
     def text(self, name: str, *arguments: Any) -> str:
-        """Return a text from a get_info function; empty if the runtime does not support the attribute."""
+        """Return a string from a get_info function; empty if the runtime does not support the attribute."""
         buffer = ctypes.create_string_buffer(256)
         if self.status(name, *arguments, ctypes.byref(buffer)) != SUCCESS:
             return ""

@@ -34,7 +34,7 @@ _STAGING_BYTES = 64 << 20
 _COPY_SECONDS = 600
 _SLICE_SECONDS = 1.0
 _MOST_RUNS = 1024
-"""Largest number of page runs that are restored one by one; beyond that, one copy of the whole region is faster."""
+"""Largest number of page runs that are restored one by one; for more, one copy of the whole region is faster."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class DeviceRegions:
 
     Raises:
         ReservationError: The runtime does not reserve the captured addresses.
-        ReplayError: There is not enough memory, or no virtual memory interface.
+        ReplayError: Memory is insufficient, or the runtime has no virtual memory interface.
     """
 
     def __init__(self, library: HsaLibrary, agents: AgentPair, capture: Capture) -> None:
@@ -141,7 +141,7 @@ class DeviceRegions:
         return int(address.value)
 
     def _pool_of(self, extent: Extent) -> int:
-        """Return the pool of the GPU that is like that of the captured memory."""
+        """Return the GPU's memory pool with the granularity of the captured memory."""
         inside = [region for region in self._capture.regions if extent.address <= region.base < extent.address + extent.nbytes]
         flags = inside[0].pool_flags if inside and inside[0].location == "gpu" else hsa.POOL_COARSE
         return choose_pool_like(self._library, self._agents.gpu, flags).handle

@@ -28,7 +28,7 @@ _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 _UNSET = 0xFFFF_FFFF
 _SLICE_SECONDS = 0.2
 _ANSWER_SECONDS = 0.0002
-"""Time between two looks for host calls."""
+"""Interval in seconds of polling for host calls."""
 _REASONS = {0: "page not present", 1: "page is read-only", 2: "page is not executable", 3: "page belongs to the host", 31: "hang"}
 
 
@@ -72,7 +72,7 @@ class DispatchQueue:
         self._error: int | None = None
         self._on_event = EventCallback(self._remember_event)
         self._on_error = QueueErrorCallback(self._remember_error)
-        library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # the runtime may have one already
+        library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # The runtime may already have one.
         self._queue = ctypes.POINTER(HsaQueue)()
         library.call(
             "hsa_queue_create", agent.handle, _QUEUE_PACKETS, _queue_type(capture), self._on_error, None, _UNSET, _UNSET,
@@ -85,7 +85,7 @@ class DispatchQueue:
 
     @property
     def address(self) -> int:
-        """Address of the queue structure: the value of the hidden queue pointer."""
+        """Address of the queue structure, for the hidden queue pointer."""
         return ctypes.cast(self._queue, ctypes.c_void_p).value or 0
 
     def _use_captured_units(self) -> Iterator[str]:

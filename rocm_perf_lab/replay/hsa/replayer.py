@@ -1,4 +1,4 @@
-"""Replays a capture on a GPU through the HSA runtime, with the captured memory at its captured addresses."""
+"""Replay of a capture on a GPU through the HSA runtime, with the captured memory at its captured addresses."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class HsaReplayer:
         capture: The capture; this process has reserved its address ranges.
         timeout_s: Time limit of one dispatch in seconds.
         agent: Index of the GPU; None selects the captured one, else the first of its architecture.
-        library: Path of the HSA runtime; None searches the usual places.
+        library: Path of the HSA runtime; None searches the usual directories.
 
     Raises:
         ReservationError: The runtime does not reserve the captured addresses.
-        ReplayError: There is no runtime, no suitable GPU, or not enough memory.
+        ReplayError: The runtime or a suitable GPU is missing, or memory is insufficient.
     """
 
     def __init__(self, capture: Capture, *, timeout_s: float, agent: int | None = None, library: str | None = None) -> None:
@@ -113,13 +113,13 @@ class HsaReplayer:
         return self._queue.dispatch(self._code.packet)
 
     def use_caches(self, state: CacheState) -> None:
-        """Return at once: the state follows from the order of restores, flushes and dispatches."""
+        """Do nothing: the state results from the order of restores, flushes and dispatches."""
 
     def flush(self) -> None:
-        """Fill memory that is larger than the caches.
+        """Overwrite the caches by filling a buffer that is larger than them.
 
         Raises:
-            ReplayError: There is not enough memory, or the runtime cannot fill memory.
+            ReplayError: Memory is insufficient, or the runtime cannot fill memory.
         """
         if self._flushed is None:
             size = self._flushed_bytes()
@@ -129,7 +129,7 @@ class HsaReplayer:
         self._library.call("hsa_amd_memory_fill", address, self._fills & 0xFFFF_FFFF, words, doing="overwriting the caches")
 
     def clocks(self) -> Mapping[str, float]:
-        """Return the clocks that the driver shows."""
+        """Return the clocks that the driver reports."""
         info = "hsa_agent_get_info"
         bdf, domain = (self._library.word(info, self._gpu.handle, name) for name in (hsa.AGENT_BDF, hsa.AGENT_PCI_DOMAIN))
         return read_clocks(domain or 0, bdf) if bdf is not None else {}
@@ -210,7 +210,7 @@ class HsaReplayer:
         return code_object.sha256 == self._capture.code_object.sha256
 
     def _kernarg_address(self, nbytes: int) -> int:
-        """Return the captured address if its memory was captured and the segment fits, else that of new memory of its kind."""
+        """Return the captured address if its memory was captured and the segment fits, else that of similar new memory."""
         address = self._capture.dispatch.packet.kernarg_address
         region = self._capture.memory.region_at(address)
         if region is not None and region.file is not None and nbytes <= len(self._capture.kernarg):
@@ -222,7 +222,7 @@ class HsaReplayer:
         return self._memory.allocate_host(size, hsa.POOL_KERNARG)
 
     def _variables(self, code_object: CodeObject, load_delta: int) -> Iterator[tuple[str, tuple[int, bytes]]]:
-        """Yield address and content of each variable; the runtime finds no local ones by name, so the symbol table is used."""
+        """Yield address and content of each variable; uses the symbol table, since the runtime finds no local symbols."""
         symbols = parse_elf(code_object.data).symbols
         part = self._capture.dispatch.code_object
         for variable in self._capture.dispatch.described_variables:
@@ -233,7 +233,7 @@ class HsaReplayer:
             content = self._capture.variables[variable.offset : variable.offset + variable.size]
             words = np.frombuffer(content[: len(content) // 8 * 8], np.uint64)
             if (words - np.uint64(part.load_base) < part.load_size).any():
-                self._notes[f"module variable {variable.name} was not restored: it holds addresses of code"] = None
+                self._notes[f"module variable {variable.name} was not restored: it contains code addresses"] = None
                 continue
             yield variable.name, (symbol.address + load_delta, content)
 

@@ -1,8 +1,8 @@
-"""Reserves the captured addresses through the HSA runtime, exactly.
+"""Exact reservation of the captured addresses through the HSA runtime.
 
 This process holds the ranges until the runtime has started, so that the runtime does not occupy them. Then each range is released
-and reserved through the runtime, the largest first. If an address is in use, the runtime silently reserves another one, so that
-every returned address is compared with the requested one.
+and reserved through the runtime, the largest first. If an address is in use, the runtime silently reserves a different one; every
+returned address is therefore compared with the requested one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def reserve_extents(library: HsaLibrary, capture: Capture, granule: int) -> tupl
     """Replace the reservations of this process by reservations of the runtime.
 
     Raises:
-        ReservationError: The runtime failed to reserve an address or reserved another one.
+        ReservationError: The runtime failed to reserve an address or reserved a different one.
         ReplayError: The runtime has no virtual memory interface.
     """
     require_virtual_memory(library)
@@ -80,8 +80,8 @@ def try_addresses(capture: Capture, *, agent: int | None, library: str | None) -
     """Reserve all captured addresses once and release them, for `reserve-check`.
 
     Raises:
-        ReservationError: The runtime failed to reserve an address or reserved another one.
-        ReplayError: There is no runtime, no suitable GPU, or no virtual memory interface.
+        ReservationError: The runtime failed to reserve an address or reserved a different one.
+        ReplayError: The runtime, a suitable GPU, or the virtual memory interface is missing.
     """
     runtime = HsaLibrary(library)
     runtime.initialise()

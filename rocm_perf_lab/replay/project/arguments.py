@@ -1,4 +1,4 @@
-"""Arguments of a captured dispatch as in a `kernel.yaml`: `captured_arguments(capture, parameters) -> CapturedArguments`.
+"""Arguments of a captured dispatch for a `kernel.yaml`: `captured_arguments(capture, parameters) -> CapturedArguments`.
 
 Names and types come from the source, the metadata of the code object and the demangled name; sizes from the captured
 allocations; contents and results from the captured memory.
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _POINTER_BYTES = 8
 _LARGEST_ALIGNMENT = 256
 _POOLED_ALIGNMENT = 256
-"""Smallest alignment of the buffers of caching allocators; that of PyTorch is 512."""
+"""Minimum alignment in bytes of buffers from caching allocators; PyTorch uses 512."""
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 
 @dataclass(frozen=True)
 class SourceParameter:
-    """Parameter of a kernel as declared: name, and type without the name."""
+    """Declared parameter of a kernel: name, and type without the name."""
 
     name: str
     declared: str
@@ -45,7 +45,7 @@ class SourceParameter:
 
 @dataclass(frozen=True)
 class CapturedBuffer:
-    """Memory that a pointer argument points to, up to the end of its allocation or the next argument.
+    """Memory to which an argument points, up to the end of its allocation or the next argument.
 
     Shape before and after the dispatch: (elements,).
     """
@@ -59,7 +59,7 @@ class CapturedBuffer:
 
     @property
     def alignment(self) -> int:
-        """Largest power of two that divides the address, at most that of hipMalloc."""
+        """Largest power of two that divides the address, limited to the alignment of hipMalloc."""
         return min(_LARGEST_ALIGNMENT, self.address & -self.address)
 
 
@@ -76,7 +76,7 @@ class CapturedValue:
 class CapturedArguments:
     """Arguments in the order of the kernel; `notes` are properties that a description cannot express.
 
-    `need_capture` is True if values contain pointers: then the kernel runs on captured memory only. `are_linked` is True if
+    `need_capture` is True if values contain pointers, so that the kernel can only run on captured memory. `are_linked` is True if
     buffers contain pointers, which the kernel may follow.
     """
 
@@ -138,7 +138,7 @@ def _parameters(structure: CppStructure, index: int, end: int) -> tuple[SourcePa
 
 
 def _spelled(words: Sequence[str]) -> str:
-    """Return a type with its words apart and `*` at the end of a word."""
+    """Return a type with words separated by spaces, and `*` attached to the preceding word."""
     kept = [word for word in words if word not in ("__restrict__", "__restrict", "restrict")]
     return " ".join(kept).replace(" *", "*").replace(" &", "&")
 
@@ -176,7 +176,7 @@ def captured_arguments(capture: Capture, parameters: Sequence[SourceParameter] =
     }
     passed = [
         f"{name} contains pointers, or equal numbers (captured regions: {len(targets)}): check, time, profile and autotune run "
-        "on the captured memory; optimize cannot, because it needs other inputs"
+        "on the captured memory; optimize cannot, because it requires different inputs"
         for name, targets in by_value.items()
     ]
     linked = _linked(capture, pointers)
@@ -184,7 +184,7 @@ def captured_arguments(capture: Capture, parameters: Sequence[SourceParameter] =
 
 
 def _pointed_to(capture: Capture, content: bytes) -> set[int]:
-    """Return the bases of the captured regions that aligned words of an argument point to."""
+    """Return the bases of the captured regions to which aligned words of an argument point."""
     words = np.frombuffer(content[: len(content) // _POINTER_BYTES * _POINTER_BYTES], "<u8").tolist()
     regions = [capture.memory.region_at(word) for word in words]
     return {region.base for region in regions if region is not None and region.file is not None}
@@ -197,7 +197,7 @@ def _parameters_of_name(capture: Capture, count: int) -> list[str]:
 
 
 def _region(capture: Capture, argument: KernelArgument, content: bytes) -> Region | None:
-    """Return the captured region that an argument points to."""
+    """Return the captured region to which an argument points."""
     if argument.size != _POINTER_BYTES or argument.value_kind == "by_value":
         return None
     region = capture.memory.region_at(int.from_bytes(content, "little"))
@@ -209,7 +209,7 @@ def _buffer(
 ) -> CapturedBuffer:
     """Return the memory from an address to the end of its allocation.
 
-    A caching allocator puts several buffers into one allocation: the buffer ends at the next pointer with such an alignment.
+    Caching allocators place several buffers in one allocation: the buffer ends at the next pointer with their alignment.
     """
     blocks = [block for block in region.requested if block.base <= address < block.base + block.size]
     end = blocks[0].base + blocks[0].size if blocks else region.end

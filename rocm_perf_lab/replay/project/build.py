@@ -34,7 +34,7 @@ def read_description(path: Path) -> KernelDescription:
         key = ".".join(map(str, first["loc"]))
         raise LabError(f"{key}: {first['msg']}" if key else first["msg"], where=str(path)) from error
     except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
-        raise LabError(f"this is no kernel description: {error}", where=str(path)) from error
+        raise LabError(f"this is not a kernel description: {error}", where=str(path)) from error
 
 
 def build_description(description: KernelDescription, architecture: str) -> BuildResult:

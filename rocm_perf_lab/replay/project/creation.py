@@ -1,4 +1,4 @@
-"""Creates the directory of a project: `create_project(capture, directory, request) -> ProjectDocument`.
+"""Creation of a project directory: `create_project(capture, directory, request) -> ProjectDocument`.
 
 The project is written to a directory next to the output, built, and renamed when it is complete.
 """
@@ -50,7 +50,7 @@ _GUARDED = re.compile(
 
 @dataclass(frozen=True)
 class ProjectRequest:
-    """Options of a project. `assembly`: do not search for a source. `data_limit`: largest bytes of buffers that are copied."""
+    """Options of a project. `assembly`: do not search for a source. `data_limit`: maximum size in bytes of buffers to copy."""
 
     hints: SourceHints = field(default_factory=SourceHints)
     assembly: bool = False
@@ -59,7 +59,7 @@ class ProjectRequest:
 
 @dataclass(frozen=True)
 class _Source:
-    """Source of the project: files by path relative to the description, and how they are compiled."""
+    """Source of the project: files by path relative to the description, and their compilation."""
 
     form: CompiledForm
     files: Mapping[str, str | Path]
@@ -100,7 +100,7 @@ def _require_empty(directory: Path) -> None:
 
 
 def _source(capture: Capture, request: ProjectRequest) -> tuple[_Source, tuple[str, ...]]:
-    """Return the source, and the reasons why it is assembly."""
+    """Return the source, and the reasons if it is assembly."""
     if request.assembly:
         return _assembly(capture), ()
     search = find_source(capture, request.hints)
@@ -110,7 +110,7 @@ def _source(capture: Capture, request: ProjectRequest) -> tuple[_Source, tuple[s
         raise LabError(
             f"the source does not compile to the kernel {capture.kernel.symbol}",
             where="\n".join(search.reasons),
-            hint="Pass the flags of its compiler: --flags '-Iinclude -DN=4', or --compile-commands FILE.",
+            hint="Pass its compiler flags: --flags '-Iinclude -DN=4', or --compile-commands FILE.",
         )
     return _assembly(capture), search.reasons
 
@@ -138,13 +138,13 @@ def _hip(capture: Capture, found: FoundSource) -> _Source:
 
 
 def guarded_macros(texts: Iterable[str]) -> dict[str, str]:
-    """Return the integer macros above 1 that a source defines if the flags do not: `#ifndef TILE`, `#define TILE 16`."""
+    """Return the integer macros above 1 with a guarded default: `#ifndef TILE`, `#define TILE 16`."""
     return {match[1]: match[2] for text in texts for match in _GUARDED.finditer(text) if int(match[2]) > 1}
 
 
 def _assembly(capture: Capture) -> _Source:
     source = assembly_source(capture.code_object, capture.kernel, find_compiler, header=capture.dispatch.kernel.name)
-    words = f"{source.words} of {source.instructions} instructions are written as words"
+    words = f"{source.words} of {source.instructions} instructions are written as data words"
     return _Source(
         form=CompiledForm("assembly", "kernel.s", capture.kernel.symbol, {}, source.flags, ()),
         files={"kernel.s": source.text},
@@ -239,7 +239,7 @@ def _makefile(capture: Capture, document: ProjectDocument, final: Path, *, is_se
 
 
 def _escaped(path: str) -> str:
-    """Return a path as a prerequisite in a Makefile."""
+    """Return a path escaped as a Makefile prerequisite."""
     return re.sub(r"([ #:%\\])", r"\\\1", path).replace("$", "$$")
 
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _INTEGER = re.compile(r"-?\d+")
 _BLOCK_MACRO = re.compile(r"block|threads|workgroup|wg", re.IGNORECASE)
 _SPANNED = 2
-"""Factor by which the space of autotuning goes below and above an integer macro."""
+"""Range of the search space: an integer macro divided by this factor, to the macro multiplied by it."""
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """Contents of `kernel.yaml`; `space` is that of `space.yaml`, None without integer macros."""
+    """Contents of `kernel.yaml`, and of `space.yaml` (None without integer macros)."""
 
     description: str
     space: str | None
@@ -58,7 +58,7 @@ def kernel_text(
         form: Source and flags.
         arguments: Arguments of the dispatch.
         built: The compiled source, whose module variables are described.
-        with_data: Whether the buffers are in `data`; otherwise they are described without contents, for device=replay.
+        with_data: Whether buffer contents are in `data`; otherwise buffers are described without contents, for device=replay.
     """
     packet = capture.dispatch.packet
     integers = {macro: int(value) for macro, value in form.defines.items() if _INTEGER.fullmatch(value)}
@@ -110,7 +110,7 @@ def write_data(capture: Capture, arguments: CapturedArguments, built: CodeObject
 
 
 def data_bytes(arguments: CapturedArguments) -> int:
-    """Return the size of the files that :func:`write_data` writes for arguments."""
+    """Return the total size in bytes of the files that :func:`write_data` writes for arguments."""
     return sum(buffer.before.nbytes * (2 if buffer.is_written else 1) for buffer in arguments.buffers)
 
 
@@ -155,7 +155,7 @@ def _variables(capture: Capture, built: CodeObject) -> list[dict[str, Any]]:
 
 
 def _block(sizes: Sequence[int], integers: Mapping[str, int]) -> list[int | str]:
-    """Return the workgroup size; its x is the macro that has its value and a name for it, if there is one."""
+    """Return the workgroup size; x is a macro with that value and a name for a workgroup size, if one exists."""
     named = [name for name, value in integers.items() if value == sizes[0] and _BLOCK_MACRO.search(name)]
     x: list[int | str] = [named[0]] if len(named) == 1 else [sizes[0]]
     return [*x, *_without_ones(list(sizes))[1:]]

@@ -10,10 +10,10 @@ NAME = "project.json"
 
 
 class ProjectSource(StrictModel):
-    """Source of a project; `origin` is the place of its command, `files` are relative to the project.
+    """Source of a project; `origin` is the source of its compile command; `files` are relative to the project.
 
-    `machine_code`: compiled here, the kernel has the captured code (`identical`), the same but for distances to data and
-    functions (`relocated`), or other code (`different`).
+    `machine_code` compares the compiled kernel with the captured one: `identical`, `relocated` (only distances to data and
+    functions differ), or `different`.
     """
 
     language: Literal["hip", "triton", "assembly"]
@@ -38,5 +38,5 @@ class ProjectDocument(StrictModel):
     architecture: str
     source: ProjectSource
     data_bytes: int
-    """Bytes of captured buffers in the project; 0 if they exceed the limit."""
+    """Size in bytes of captured buffers in the project; 0 if they exceed the limit."""
     notes: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Search for the source of a captured kernel: `find_source(capture, hints) -> FoundSource | None`.
 
 Candidates come from the debug information, embedded files, the records of `rocm-perf hipcc`, `compile_commands.json`, build logs
-and directories. Each is compiled with the flags that belong to it; the first one with equal machine code wins, else the first
-one that compiles and has the kernel.
+and directories. Each is compiled with its flags; the first one with equal machine code is selected, else the first one that
+compiles and contains the kernel.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ MachineCode = Literal["identical", "relocated", "different"]
 _PYTHON = ".py"
 _MOST_CANDIDATES = 12
 _LITERAL = 4
-"""Bytes of an instruction before its literal, and of the literal."""
+"""Size in bytes of an instruction before its literal, and of the literal."""
 _LARGEST_SEARCHED_SOURCE = 4 << 20
 _BUILD_DIRECTORIES = (".", "build", "out", "cmake-build-release")
 
 
 @dataclass(frozen=True)
 class SourceHints:
-    """Hints of the user about the source; `flags` are those of the compiler for `source`."""
+    """Hints of the user about the source; `flags` are the compiler flags for `source`."""
 
     source: Path | None = None
     flags: str = ""
@@ -66,10 +66,10 @@ class SourceHints:
 
 @dataclass(frozen=True)
 class FoundSource:
-    """Source of the kernel with its command.
+    """Source of the kernel with its compile command.
 
-    `machine_code` compares the kernel, compiled here, with the captured one. `files` are the files that the compiler read outside
-    of its own directories, by absolute path; `embedded` ones are no longer on disk, or differ there.
+    `machine_code` compares the compiled kernel with the captured one. `files` are the files that the compiler read, except from
+    its installation, by absolute path; `embedded` ones no longer exist on disk, or differ there.
     """
 
     command: CompileCommand
@@ -81,7 +81,7 @@ class FoundSource:
 
 @dataclass(frozen=True)
 class SourceSearch:
-    """Result of the search: the source, or the reasons why there is none."""
+    """Result of the search: the source, or the reasons why none was found."""
 
     found: FoundSource | None
     reasons: tuple[str, ...]
@@ -112,7 +112,7 @@ def find_source(capture: Capture, hints: SourceHints) -> SourceSearch:
         best = best or found
     unit = recorded_unit(capture.code_object, capture.kernel)
     if unit is not None and unit.source.suffix == _PYTHON:
-        reasons.append(f"{unit.source} is in Triton, whose constants a capture does not contain; describe it in a kernel.yaml")
+        reasons.append(f"{unit.source} is in Triton; a capture does not contain its constants: describe it in a kernel.yaml")
     elif not candidates:
         reasons.append("no debug information, record of rocm-perf hipcc, or compile_commands.json names its source")
     return SourceSearch(best, tuple(reasons))
@@ -120,7 +120,7 @@ def find_source(capture: Capture, hints: SourceHints) -> SourceSearch:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Command that compares equal to others of the same effect."""
+    """Compile command, equal to others with the same effect."""
 
     command: CompileCommand = field(compare=False)
     key: tuple[object, ...] = field(init=False)
@@ -172,7 +172,7 @@ def _candidates(capture: Capture, hints: SourceHints, embedded: dict[Path, str])
 
 
 def _described(name: str) -> Iterator[CompileCommand]:
-    """Yield the sources of kernel descriptions with this file name: builds of descriptions record no directory."""
+    """Yield sources of kernel descriptions with this file name, because builds of descriptions record no directory."""
     for experiments in (Path.cwd() / "experiments", resource_dir("experiments")):
         for path in sorted(experiments.glob("*/kernel.yaml")):
             try:
@@ -233,7 +233,7 @@ def _database_places(capture: Capture, hints: SourceHints) -> Iterator[Path]:
 
 
 def _mentions(source: Path, capture: Capture) -> bool:
-    """Return whether a source has a kernel of the captured name."""
+    """Return whether a source contains a kernel with the captured name."""
     name = base_name(demangle(capture.kernel.symbol)).partition("<")[0].rpartition("::")[2].rpartition(" ")[2]
     try:
         if source.stat().st_size > _LARGEST_SEARCHED_SOURCE:
@@ -254,7 +254,7 @@ def _compiled(capture: Capture, command: CompileCommand, embedded: dict[Path, st
     """Compile a candidate and compare the machine code of the kernel.
 
     Raises:
-        LabError: It does not compile, or has no such kernel.
+        LabError: The source does not compile, or does not contain the kernel.
     """
     with TemporaryDirectory(prefix="rocm-perf-lab-source-") as directory:
         used = {path: text for path, text in embedded.items() if not _is_toolchain(path, compiler)}
@@ -302,7 +302,7 @@ def _build(capture: Capture, command: CompileCommand, compiler: Compiler) -> Bui
 
 
 def source_spec(capture: Capture, command: CompileCommand) -> KernelSpec:
-    """Return a description of the kernel that is sufficient for its compilation."""
+    """Return a kernel description that is sufficient to compile the source."""
     return KernelSpec(
         name=base_name(capture.kernel.name),
         source=command.source,
@@ -323,7 +323,7 @@ def compiler_flags(command: CompileCommand) -> tuple[str, ...]:
 
 
 def compared_code(one: CodeObject, kernel: KernelMetadata, other: CodeObject, replacement: KernelMetadata) -> MachineCode:
-    """Compare the machine code of two kernels; `relocated` differs in distances to other symbols only."""
+    """Compare the machine code of two kernels; `relocated` means that only distances to other symbols differ."""
     if kernel.code_bytes != replacement.code_bytes:
         return "different"
     places = ((one, kernel), (other, replacement))
@@ -335,7 +335,7 @@ def compared_code(one: CodeObject, kernel: KernelMetadata, other: CodeObject, re
 
 
 def _without_distances(code_object: CodeObject, kernel: KernelMetadata, code: bytes) -> bytes:
-    """Return machine code in which the literals that refer to symbols are zero."""
+    """Return the machine code with zeros for literals that refer to symbols."""
     content = bytearray(code)
     for address in reachable_parts(code_object, kernel).code[0].references:
         place = address - kernel.entry_address + _LITERAL
@@ -344,7 +344,7 @@ def _without_distances(code_object: CodeObject, kernel: KernelMetadata, code: by
 
 
 def _is_toolchain(path: Path, compiler: Compiler) -> bool:
-    """Return whether a header belongs to the compiler, to ROCm or to the system."""
+    """Return whether a header is part of the compiler, ROCm or the system."""
     from rocm_perf_lab import __file__ as package
 
     text = str(path)
@@ -353,7 +353,7 @@ def _is_toolchain(path: Path, compiler: Compiler) -> bool:
 
 
 def _prefixes(compiler: Compiler) -> Iterator[str]:
-    """Yield the directories that the compiler was installed to."""
+    """Yield the installation directories of the compiler."""
     import sysconfig
 
     yield sysconfig.get_path("purelib")
