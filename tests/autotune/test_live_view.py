@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.autotune.goals import Goal, Goals
 from rocm_perf_lab.autotune.storage import dashboard_command
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.jobs.autotune.records import TrialLog
 from rocm_perf_lab.tracking.run import NullTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def test_the_line_has_the_best_its_gain_the_probability_of_better_and_the_time_left() -> None:
@@ -71,3 +76,27 @@ def test_a_trial_beyond_a_limit_is_not_the_best() -> None:
         log.told(TrialRecord(x, {"x": x}, "seed", time, None, {}, None, None, {}))
 
     assert said[-1] == "trial 2 (seed), best 4.000 ms measured"
+
+
+def test_another_objective_decides_about_the_best() -> None:
+    said: list[str] = []
+    tracker = RecordingTracker()
+    goals = Goals((Goal("2 * rate", maximise=True),))
+    log = TrialLog(tracker, None, lambda: "measured", said.append, goals=goals)
+
+    for x, time, rate in ((1, 4.0, 10.0), (2, 1.0, 5.0), (3, 8.0, 20.0)):
+        log.told(TrialRecord(x, {"x": x}, "seed", time, None, {}, None, None, {"rate": rate}))
+
+    assert said[1:] == ["trial 2 (seed), best 2 * rate 20", "trial 3 (seed), best 2 * rate 40"]
+    assert [(metrics["runtime_us"], metrics["best 2 _ rate"]) for metrics in tracker.logged] == [(4e3, 20), (4e3, 20), (8e3, 40)]
+
+
+class RecordingTracker(NullTracker):
+    """Tracker that keeps the metrics of the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[dict[str, float]] = []
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        self.logged.append(dict(metrics))

@@ -129,6 +129,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             partial(probability_left, study),
             known=records(study, space),
             valid=lambda trial: bool(within_limits([trial], goals_of(study))),
+            goals=goals_of(study),
         )
         tuner = Tuner(
             study,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
+from rocm_perf_lab.autotune.goals import RUNTIME
 from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.remaining import FEWEST
 from rocm_perf_lab.autotune.sampler import RegressionSampler
@@ -49,6 +50,33 @@ _LOOK_EVERY = 5
 
 
 @dataclass
+class BestValues:
+    """Best values so far of the first objective, of each shape; the key is None in a search of one shape."""
+
+    values: dict[Any, float] = field(default_factory=dict)
+
+    def improves(self, trial: TrialRecord, goals: Goals | None) -> bool:
+        """Return whether a trial is the best of its shape so far, and keep its value."""
+        found = goals.values(trial) if goals is not None else None
+        value = found[0] if found is not None else trial.runtime_ms
+        shape = trial.parameters.get(SHAPE)
+        if value is None or (goals is not None and found is None):
+            return False
+        sign = -1 if goals is not None and goals.goals[0].maximise else 1
+        if shape in self.values and sign * value >= sign * self.values[shape]:
+            return False
+        self.values[shape] = value
+        return True
+
+    def metrics(self, goals: Goals | None) -> dict[str, float]:
+        """Return the best value of a search of one shape by the name of its metric, if the objective is not the time."""
+        if goals is None or goals.goals[0].metric == RUNTIME or None not in self.values:
+            return {}
+        metric = re.sub(r"[^\w .:/-]", "_", goals.goals[0].metric)  # other characters are refused by MLflow
+        return {f"best {metric}": self.values[None]}
+
+
+@dataclass
 class TrialLog:
     """Log of finished trials: a child run in the store, and a line on the console.
 
@@ -61,6 +89,7 @@ class TrialLog:
         remaining: Returns the probability that something 2 % faster is left, or None.
         known: Trials of a search that is continued.
         valid: Returns whether a trial that ran exceeds no limit.
+        goals: The objectives, the first of which decides about the best trial; None: the time.
     """
 
     tracker: RunTracker
@@ -71,10 +100,12 @@ class TrialLog:
     remaining: Callable[[], float | None] = lambda: None
     known: Sequence[TrialRecord] = ()
     valid: Callable[[TrialRecord], bool] = lambda _: True
+    goals: Goals | None = None
     trials: int = field(default=0, init=False)
     first_ms: dict[Any, float] = field(default_factory=dict, init=False)
     """Shape, or None for a search of one -> its first time."""
     best_ms: dict[Any, float] = field(default_factory=dict, init=False)
+    best: BestValues = field(default_factory=lambda: BestValues(), init=False)
     _left: float | None = None
     _started: float = field(default_factory=time.monotonic)
 
@@ -95,15 +126,22 @@ class TrialLog:
     def _count(self, trial: TrialRecord) -> None:
         self.trials += 1
         shape, time_ms = trial.parameters.get(SHAPE), trial.runtime_ms
-        if time_ms is not None and time_ms < self.best_ms.get(shape, math.inf) and self.valid(trial):
+        if time_ms is not None and self.valid(trial) and self.best.improves(trial, self.goals):
             self.best_ms[shape] = time_ms
             self.first_ms.setdefault(shape, time_ms)
 
     @property
     def _best(self) -> str:
-        """The best time of a search for one shape, as text."""
+        """The best time, or the value of another objective, of a search for one shape, as text."""
+        if self.goals is not None and self._has_other_objective:
+            value = self.best.values.get(None)
+            return f", best {self.goals.goals[0].metric} {value:.4g}" if value is not None else ""
         best_ms = self.best_ms.get(None)
         return f", best {time_text(best_ms * _NS_PER_MS, self.word(), self.errors())}" if best_ms is not None else ""
+
+    @property
+    def _has_other_objective(self) -> bool:
+        return self.goals is not None and self.goals.goals[0].metric != RUNTIME
 
     @property
     def _gain(self) -> float:
@@ -117,7 +155,7 @@ class TrialLog:
         if self.trials >= FEWEST and self.trials % _LOOK_EVERY == 0:
             self._left = self.remaining()
         mean = "" if None in self.best_ms else "mean "
-        gain = f", {mean}{self._gain:.2f}x the first" if self._gain > 1 else ""
+        gain = f", {mean}{self._gain:.2f}x the first" if self._gain > 1 and not self._has_other_objective else ""
         chance = f", {self._left:.0%} that 2% are left" if self._left is not None else ""
         if self.budget is None or self.budget <= self.trials:
             return gain + chance
@@ -132,7 +170,7 @@ class TrialLog:
         metrics = {"runtime_us": sum(self.best_ms.values()) * _US_PER_MS, "evaluations": float(self.trials)}
         if None not in self.best_ms:
             metrics["mean_gain"] = self._gain
-        self.tracker.log_metrics(metrics, self.trials)
+        self.tracker.log_metrics(metrics | self.best.metrics(self.goals), self.trials)
 
 
 def probability_left(study: optuna.Study) -> float | None:

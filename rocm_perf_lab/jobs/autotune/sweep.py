@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,7 @@ from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.protocol import DeviceIdentity
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
-from rocm_perf_lab.jobs.autotune.records import Origin, write_result
+from rocm_perf_lab.jobs.autotune.records import BestValues, Origin, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler, stopping_rule
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.subject import kernel_subject
@@ -180,6 +179,7 @@ class Sweep:
             end,
             lambda: stop_when is not None and stop_when.reached(study),
             valid=lambda trial: bool(within_limits([trial], goals_of(study))),
+            goals=goals_of(study),
         )
         for trial in known:
             log.count(trial)
@@ -255,14 +255,16 @@ class _TrialPrinter:
     valid: Callable[[TrialRecord], bool]
     improbable: bool = False
     best_ms: dict[Any, float] = field(default_factory=dict)
-    """Shape, or None for a search of one -> its smallest time."""
+    """Shape, or None for a search of one -> the time of its best trial."""
+    best: BestValues = field(default_factory=BestValues)
+    goals: Goals | None = None
     trials: int = 0
 
     def count(self, trial: TrialRecord) -> bool:
-        """Count a trial, also of an earlier sweep of this study, and return whether it is the fastest one of its shape."""
+        """Count a trial, also of an earlier sweep of this study, and return whether it is the best one of its shape."""
         self.trials += 1
         shape = trial.parameters.get(SHAPE)
-        if trial.runtime_ms is None or trial.runtime_ms >= self.best_ms.get(shape, math.inf) or not self.valid(trial):
+        if trial.runtime_ms is None or not self.valid(trial) or not self.best.improves(trial, self.goals):
             return False
         self.best_ms[shape] = trial.runtime_ms
         return True
@@ -279,7 +281,8 @@ class _TrialPrinter:
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
         if self.best_ms:
             total_us = sum(self.best_ms.values()) * _US_PER_MS
-            self.tracker.log_metrics({"runtime_us": total_us, "evaluations": float(self.trials)}, self.trials)
+            metrics = {"runtime_us": total_us, "evaluations": float(self.trials)}
+            self.tracker.log_metrics(metrics | self.best.metrics(self.goals), self.trials)
         self.improbable = self.improbable or self.nothing_better()
         return self.end.reached(trial) or self.improbable
 
