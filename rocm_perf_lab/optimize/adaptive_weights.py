@@ -1,4 +1,4 @@
-"""Choice among alternatives whose weights follow their success, for models, temperatures and kinds of rewrites."""
+"""Selection among alternatives with weights that adapt to their success, for models, temperatures and types of rewrites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PRIOR_USES = 2.0
 
 
 class AdaptiveWeights:
-    """Weights of alternatives. Earlier credits count less, by `decay` per use.
+    """Weights of alternatives. The weight of earlier credits decreases by the factor `decay` per use.
 
     Args:
         initial: Initial weight of each alternative, positive.
@@ -36,7 +36,7 @@ class AdaptiveWeights:
         return {name: self._floor / len(names) + (1 - self._floor) * success[name] / total for name in names}
 
     def choose(self, random: Random, without: Container[str] = ()) -> str | None:
-        """Return an alternative, drawn by weight; None if all are excluded. A single one is returned without a draw."""
+        """Return an alternative, drawn by weight; None if all are excluded. A single alternative is returned without a draw."""
         weights = self.weights(without)
         if len(weights) <= 1:
             return next(iter(weights), None)

@@ -49,7 +49,7 @@ class Niche:
 
 @dataclass
 class Archive:
-    """The fastest source of each niche, at most `capacity`; the slowest niche is dropped first."""
+    """The fastest source of each niche, at most `capacity`; the slowest niche is removed first."""
 
     capacity: int
     _elites: dict[Niche, Verdict] = field(default_factory=dict)
@@ -94,6 +94,6 @@ def _runtime(verdict: Verdict) -> float:
 
 
 def speeds(verdicts: Sequence[Verdict]) -> list[float]:
-    """Return the speed of each source relative to the fastest, from 0 to 1; 1 for all if there are no times."""
+    """Return the speed of each source relative to the fastest, from 0 to 1; 1 for all if times are unknown."""
     best = min((_runtime(v) for v in verdicts), default=0.0)
     return [best / _runtime(v) if _runtime(v) else 1.0 for v in verdicts]

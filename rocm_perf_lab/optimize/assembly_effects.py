@@ -1,8 +1,8 @@
 """Effects of inline assembly, from the decoded instructions: `AssemblyEffects("gfx942").problems(statement, types)`.
 
 Each operand gets concrete registers, the template is assembled alone, and the emulator's decoder names the registers that it
-writes. The compiler does not look into a template: it does not wait for memory accesses in it and inserts no wait states, so a
-template must wait for its own accesses.
+writes. The compiler does not analyse templates: it does not wait for memory accesses in them and inserts no wait states, so that
+a template must wait for its accesses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Registers:
     names: dict[str, str] = field(default_factory=dict)
     writable: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
-    """Registers of outputs that the compiler may also use for an input: those whose constraint has no `&`."""
+    """Registers of outputs that the compiler may also use for an input, because their constraint has no `&`."""
     inputs: set[str] = field(default_factory=set)
     next_free: dict[str, int] = field(default_factory=lambda: dict(_FIRST))
 
@@ -64,7 +64,7 @@ class AssemblyEffects:
 
         Args:
             statement: Statement in the source.
-            types: Types of its operands, outputs first, as the compiler names them.
+            types: Types of its operands in the compiler's notation, outputs first.
         """
         place = f"inline assembly (line {statement.line})"
         processor = find_processor(self.architecture)
@@ -91,7 +91,7 @@ class AssemblyEffects:
         """Assemble a text and decode it.
 
         Raises:
-            LabError: It does not assemble, or an instruction is unknown.
+            LabError: The text cannot be assembled, or an instruction is unknown.
         """
         from rocm_perf_lab.emulator.isa.decode import decode_one
         from rocm_perf_lab.emulator.isa.instruction_set import instruction_set

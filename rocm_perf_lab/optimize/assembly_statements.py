@@ -38,7 +38,7 @@ class AssemblyStatement:
 
 
 def assembly_statements(source: ScannedSource) -> list[AssemblyStatement]:
-    """Return the asm statements of a source, those in macros included."""
+    """Return the asm statements of a source, including those in macros."""
     lists = [source.tokens, *(directive.tokens for directive in source.directives)]
     return [statement for tokens in lists for statement in _statements(tokens)]
 

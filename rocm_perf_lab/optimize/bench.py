@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltCandidate:
-    """A compiled source. `code_sha256` is the hash of the machine code, without line tables, and of its launch.
+    """Compiled source. `code_sha256` is the hash of the machine code, without line tables, and of its launch.
 
     `inspection` is for guards.
     """
@@ -41,8 +41,8 @@ class Evaluation:
         runtime_ns: Runtime of the kernel in ns, measured or emulated depending on the device.
         share: Share of the kernel in the total time, with its headroom.
         counts: Exact counters of the launch, if the device has them.
-        uncovered: Branches that no trial took, one sentence each.
-        profile: Summary of the profile, if there is one.
+        uncovered: Branches that were taken in no trial, one sentence each.
+        profile: Summary of the profile, if available.
     """
 
     verification: VerificationResult
@@ -55,7 +55,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class MeasuredSource:
-    """A source and its runtime in ns, measured without interleaving, and its exact counters if known."""
+    """Source with its runtime in ns, measured without interleaving, and its exact counters, if known."""
 
     proposal: Proposal
     runtime_ns: float
@@ -83,4 +83,4 @@ class Bench(Protocol):
 
 
 class GateError(LabError):
-    """A defect that a run with all memory checks found."""
+    """Defect found by a run with all memory checks."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """Stage that rejected a source and its reason; `stage` is `right` if the source passed every stage.
+    """Stage that rejected a source, and its reason; `stage` is `right` if the source passed every stage.
 
     `guards` are the results of all guards; empty if the source does not compile or its language has none.
     """
@@ -69,7 +69,7 @@ def correctness_checker(
         target: GPU whose limits apply.
         compile_source: Compiles the unmodified source and candidates.
         runners: Runners of trials.
-        policy: Differences in results that are allowed.
+        policy: Allowed differences in results.
     """
     on_emulator = any(isinstance(runner, EmulatorRunner) for runner in runners)
     checked = partial(compile_source, promise_checks=True)
@@ -85,7 +85,7 @@ class CandidateChecker:
         compiler: HIP compiler.
         target: GPU whose limits apply.
         guards: Static checks; they parse C++ and do not apply to kernels in other languages.
-        policy: Differences in results that are allowed.
+        policy: Allowed differences in results.
         optimisation: `-O0` to `-O3`.
         sandbox: Limits of the compiler for candidates; the unmodified kernel is compiled without limits.
         run_limits: Limits of the process that runs the trials of a candidate; None runs them in this process.

@@ -39,23 +39,23 @@ class LlmConfig(StrictModel):
     seed: int | None = None
     stream: bool = True
     timeout_s: float = Field(default=300, gt=0)
-    """Limit of one call, including the whole answer."""
+    """Time limit of one call in seconds, including the whole answer."""
     max_retries: NonNegativeInt = 4
-    """Retries after a temporary error: 429, 5xx, a broken connection, a time-out."""
+    """Maximum number of retries after a temporary error: 429, 5xx, a broken connection, a time-out."""
     first_wait_s: float = Field(default=1, ge=0)
-    """Wait before the first retry; later waits double, unless the endpoint sends `Retry-After`."""
+    """Wait in seconds before the first retry; later waits double, unless the endpoint sends `Retry-After`."""
     candidates: PositiveInt = 1
-    """Answers per parent and round; each prompt contains the verdicts on earlier answers."""
+    """Number of answers per parent and round; each prompt contains the verdicts on earlier answers."""
     parallel: PositiveInt = 1
-    """Answers that are requested at the same time; their prompts do not contain each other's verdicts."""
+    """Number of concurrent requests; their prompts do not contain each other's verdicts."""
     repairs: NonNegativeInt = 2
-    """Maximum number of further questions after an answer that is not accepted, with compiler output, finding, failing input or
+    """Maximum number of follow-up questions after an answer that is not accepted, with compiler output, finding, failing input or
     profile."""
     max_calls: PositiveInt = 20
     max_tokens: PositiveInt = 400_000
-    """Limit of all calls, prompt and completion tokens together."""
+    """Limit of prompt and completion tokens of all calls together."""
     max_cost: float | None = Field(default=None, gt=0)
-    """Limit of all calls, in the currency of the prices."""
+    """Limit of the cost of all calls, in the currency of the prices."""
     price_per_million_read: float = Field(default=0, ge=0)
     price_per_million_written: float = Field(default=0, ge=0)
     max_answer_tokens: PositiveInt | None = None
@@ -70,7 +70,7 @@ class IsolationConfig(StrictModel):
     """Limits of the processes that compile and run proposals."""
 
     required: bool = True
-    """Stop if this machine cannot keep them from network, other files and other processes."""
+    """Stop if this machine cannot isolate them from network, other files and other processes."""
     compile_timeout_s: float = Field(default=60, gt=0)
     run_timeout_s: float = Field(default=600, gt=0)
     memory_mb: PositiveInt = 8192
@@ -83,7 +83,7 @@ class EvolutionConfig(StrictModel):
 
     islands: PositiveInt = 2
     samples: PositiveInt = 4
-    """Parents per round, over all islands."""
+    """Number of parents per round, over all islands."""
     capacity: PositiveInt = 16
     """Niches per island: classes of bottleneck, occupancy, LDS and structure, of which the fastest source is kept."""
     migration_interval: PositiveInt = 3
@@ -95,9 +95,9 @@ class EvolutionConfig(StrictModel):
     novelty: float = Field(default=0.5, ge=0)
     """Weight of the distance of a source to others, compared with its speed."""
     transform_share: float = Field(default=0.3, gt=0, lt=1)
-    """Initial share of parents that transforms rewrite, if there are transforms and models; it follows their success."""
+    """Initial share of parents that transforms rewrite, with both transforms and models; it adapts to their success."""
     transforms_per_parent: PositiveInt = 3
-    """Rewrites of transforms per parent and round."""
+    """Maximum number of transforms' rewrites per parent and round."""
     seed: int = 0
 
 
@@ -115,9 +115,9 @@ class OptimizerConfig(StrictModel):
     beam_slack: float = Field(0.05, ge=0)
     """Fraction by which a parent may be slower than the best source."""
     min_improvement: float = Field(0.02, ge=0, lt=1)
-    """Least estimate of the gain of an accepted rewrite, which must be significantly faster too."""
+    """Minimum estimated gain of an accepted rewrite, which must also be significantly faster."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Probability that a run accepts no rewrite that is not faster, over all comparisons."""
+    """Probability, over all comparisons of a run, that every accepted rewrite is faster."""
     first_pairs: PositiveInt = 16
     most_pairs: PositiveInt = 256
     """Maximum number of pairs of a comparison; fewer are planned if the noise permits."""
@@ -126,7 +126,7 @@ class OptimizerConfig(StrictModel):
     max_iterations: PositiveInt = 10
     max_proposals: PositiveInt = 40
     max_seconds: float | None = Field(None, gt=0)
-    """Limit of wall-clock time; an evaluation that has begun is finished."""
+    """Limit of wall-clock time in seconds; a started evaluation is completed."""
     transforms: tuple[Component, ...] = ()
     guards: tuple[Component, ...] = ()
     inline_assembly: Literal["refused", "allowed"] = "refused"

@@ -2,8 +2,8 @@
 
 The counters cover the whole launch, not the sampled workgroups. The new source is accepted if its emulated time is not longer,
 its occupancy is not lower, no counter that costs time grows, and one of them falls by at least :data:`LEAST_FALL`. An instruction
-counter decides only if the fall is also at least :data:`LEAST_SHARE` of all instructions. The decision is not a measured
-speed-up: latency and overlap are not counted.
+counter decides only if it also falls by at least :data:`LEAST_SHARE` of all instructions. The decision is not a measured
+speed-up, because latency and overlap are not counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GUARDED = {
     "SQ_INSTS_VALU_MFMA_MOPS_F6F4": "f6 and f4 matrix operations",
     "SQ_INSTS_VALU_MFMA_MOPS_I8": "i8 matrix operations",
 }
-"""Counters that must not grow, because their instructions take several cycles each, and that do not decide by falling."""
+"""Counters that must not grow, because their instructions take several cycles each; a decrease does not decide."""
 DECIDING_COUNTERS = (*_INSTRUCTIONS, *_WORK, *_GUARDED)
 
 
@@ -60,7 +60,7 @@ class ExactCounts:
     counters: dict[str, float]
     waves_per_simd: float
     countable: frozenset[str] = frozenset(DECIDING_COUNTERS)
-    """Those that the emulator counts on the architecture. The others do not decide."""
+    """Counters that the emulator counts on the architecture; others do not decide."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def decide(
         rule: Acceptance rule.
         old: Best source so far.
         new: The rewrite.
-        use_counters: Whether exact counters decide between indistinguishable emulated times. Without times they always do.
+        use_counters: Whether exact counters decide between indistinguishable emulated times; without times, they always decide.
     """
     if not old.runtime_ns and not new.runtime_ns:
         counted = decide_by_counters(old.counts, new.counts, old_ns=0.0, new_ns=0.0)
@@ -49,7 +49,7 @@ def decide(
 
 
 def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) -> str:
-    """Return why a measured rewrite was accepted or not, with the confidence interval if there is one."""
+    """Return the reason why a measured rewrite was accepted or not, with the confidence interval, if known."""
     gain, bar = comparison.improvement, acceptance.min_improvement
     spread = _spread(comparison)
     if acceptance.accepts(comparison):
@@ -66,12 +66,12 @@ def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) ->
 
 
 def reason_of_winner(winner: PairedComparison | None, winner_id: str, *, times_ns: tuple[float, float]) -> str:
-    """Return why another accepted proposal of a round is preferred.
+    """Return the reason why another accepted proposal of a round is preferred.
 
     Args:
         winner: Comparison of the preferred proposal.
-        winner_id: Its id.
-        times_ns: Its time and that of the other proposal.
+        winner_id: Id of the preferred proposal.
+        times_ns: Time of the preferred proposal, and that of the other one, in ns.
     """
     preferred, other = times_ns
     if winner is not None and winner.band is not None and other <= winner.band * preferred:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CandidateEvaluator:
-    """Decides about proposals of one kernel.
+    """Evaluates proposals for one kernel.
 
     Args:
         bench: Builds, runs and compares sources.
         entry: Name or symbol of the kernel.
         guards: Static checks.
         policy: Acceptance rules.
-        reference: The compiled unmodified source, which guards compare with.
+        reference: The compiled unmodified source, with which guards compare.
     """
 
     bench: Bench
@@ -47,7 +47,7 @@ class CandidateEvaluator:
         Args:
             proposal: Proposal.
             best: Best source so far.
-            level: Significance level of the comparison with it.
+            level: Significance level of the comparison with the best source.
             known_code: Names of evaluated proposals by the hash of their machine code.
         """
         checked = check_before_compilation(self.guards, self.reference.source, SourceUnit(proposal.text.encode(), self.entry))
@@ -80,7 +80,7 @@ class CandidateEvaluator:
         return self._measure(proposal, built, verdict, best, self.policy.acceptance(level))
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> tuple[PairedComparison, Decision]:
-        """Compare two sources and decide about the new one."""
+        """Compare two sources, and decide whether the new one is accepted."""
         comparison = self.bench.compare(old, new, acceptance)
         return comparison, decide(comparison, acceptance, old, new, use_counters=self.policy.use_counters)
 
@@ -115,7 +115,7 @@ def compiled_source(proposal: Proposal, built: BuiltCandidate, entry: str) -> Ca
     """Return the input of guards for a compiled proposal.
 
     Raises:
-        SourceError: The source has no such kernel.
+        SourceError: The source does not contain the kernel.
     """
     unit = parse_source(proposal.text.encode(), entry)
     return CandidateSource(unit, built.kernel, built.occupancy_waves, built.inspection)

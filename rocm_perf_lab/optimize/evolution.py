@@ -21,9 +21,9 @@ class EvolutionRules:
     """Parameters of the search.
 
     Args:
-        islands: Number of islands, which evolve apart from each other.
-        samples: Parents of one round, over all islands.
-        capacity: Niches per island.
+        islands: Number of islands, which evolve separately.
+        samples: Number of parents per round, over all islands.
+        capacity: Maximum number of niches per island.
         migration_interval: Rounds between migrations, in which the best source of each island is copied to the next one.
         crossover: Probability that a parent is combined with another source.
         pressure: Exponent of the speed of a source in its weight as a parent; 0 ignores speed.
@@ -44,8 +44,8 @@ class EvolutionRules:
 class EvolutionarySearch:
     """Samples the parents of each round from all correct sources found so far.
 
-    A rewrite belongs to the island whose archive its parent was drawn from. If several islands drew the same parent, they receive
-    its rewrites in turn.
+    A rewrite is added to the island from whose archive its parent was drawn. If several islands drew the same parent, they
+    receive its rewrites in turn.
     """
 
     def __init__(self, rules: EvolutionRules) -> None:
@@ -62,13 +62,13 @@ class EvolutionarySearch:
         return tuple(self._archives)
 
     def start(self, baseline: Verdict) -> list[ParentSelection]:
-        """Put the unmodified source on every island and select it."""
+        """Add the unmodified source to every island, and select it."""
         for archive in self._archives:
             archive.add(baseline)
         return self._select()
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[ParentSelection]:
-        """Add the correct sources of a round to the archives, migrate if it is time, and select the next parents."""
+        """Add the correct sources of a round to the archives, migrate if due, and select the next parents."""
         turns: Counter[str] = Counter()
         for verdict in round_:
             parent = verdict.proposal.parent_id or ""
@@ -111,7 +111,7 @@ class EvolutionarySearch:
         return self._random.choices(elites, weights)[0]
 
     def _partners(self, parent: Verdict, island: int) -> tuple[Verdict, ...]:
-        """Return another source to combine with the parent: of its own island, or of the next one."""
+        """Return a source to combine with the parent, from the same island or the next one."""
         if self._random.random() >= self._rules.crossover:
             return ()
         for other in (island, (island + 1) % self._rules.islands):

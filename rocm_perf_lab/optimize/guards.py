@@ -2,7 +2,7 @@
 
 A guard is one class with a `check` method, named by `_target_` in YAML. This module has the protocol and the guards for
 signature and resources; see `guards_source`, `guards_syntax` and `guards_code` for the others. Guards report only new constructs:
-a rewrite may do whatever the unmodified kernel already does.
+constructs of the unmodified kernel are allowed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Guard(Protocol):
 
 @runtime_checkable
 class SourceGuard(Protocol):
-    """Guard that also checks the text before any compiler opens it."""
+    """Guard that also checks the text before compilation."""
 
     def check_source(self, baseline: SourceUnit, candidate: SourceUnit) -> GuardResult:
         """Check the text of a candidate."""

@@ -1,8 +1,9 @@
-"""Guard on inline assembly: refused by default, or allowed with its effects checked.
+"""Guard on inline assembly, which is rejected by default, or allowed with checks of its effects.
 
-A statement of the unmodified source may stay as it is. Other statements are refused before a compiler opens the source, unless
-`optimizer.inline_assembly=allowed`. Then each is assembled alone, with a register for each operand, and decoded: an instruction
-that writes a register which is neither an output nor a clobber, reads a clock, ends or halts the wavefront, or jumps is refused.
+Statements of the unmodified source are allowed. Others are rejected before compilation, unless
+`optimizer.inline_assembly=allowed`. Then each is assembled separately, with a register for each operand, and decoded.
+Instructions that write a register which is neither an output nor a clobber, read a clock, end or halt the wavefront, or jump are
+rejected.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CheckedAssembly:
         return GuardResult("assembly", not problems, "; ".join(problems[:3]) or result.detail)
 
     def _problem(self, statement: AssemblyStatement) -> str:
-        """Return what makes a statement unsuitable for the checks, before it is assembled."""
+        """Return the reason why a statement cannot be checked, before it is assembled."""
         if not self._allowed:
             return ""
         if statement.template is None:
@@ -91,7 +92,7 @@ def _parsed(root: SyntaxNode) -> list[SyntaxNode]:
 
 
 def _assembly_nodes(root: SyntaxNode) -> Iterator[SyntaxNode]:
-    """Yield the statements of the source once each: instances of a template repeat them."""
+    """Yield each statement of the source once, although instances of a template repeat it."""
     seen: set[tuple[str, int, int]] = set()
     for node in root.walk():
         if node.kind == "GCCAsmStmt" and (key := (node.file, node.line, len(node.children))) not in seen:

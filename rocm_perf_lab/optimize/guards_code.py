@@ -79,7 +79,7 @@ def _changed_kernels(baseline: CandidateSource, candidate: CandidateSource) -> l
 
 
 def _behaviour(code_object: CodeObject, kernel: KernelMetadata) -> tuple[object, ...]:
-    """Return the instructions of a kernel, without distances to other parts of the code object, and its memory use."""
+    """Return the instructions of a kernel without distances to other parts of the code object, and its memory use."""
     texts: list[str] = []
     since_base = _ADDRESS_SPAN
     for line in disassemble(code_object, kernel.symbol):
@@ -113,7 +113,7 @@ def _writable(code_object: CodeObject) -> set[str]:
 
 
 def _may_lose_updates(candidate: CandidateSource) -> bool:
-    """Return whether workgroups may overwrite each other's results, which running them one by one does not reveal.
+    """Return whether workgroups may overwrite each other's results, which sequential execution does not reveal.
 
     Volatile local variables are stored with flat instructions, because compilers do not infer the address space of volatile
     accesses.
@@ -125,7 +125,7 @@ def _may_lose_updates(candidate: CandidateSource) -> bool:
 
 
 def _coherent_stores(candidate: CandidateSource) -> set[str]:
-    """Return the kinds of store instructions that are marked as coherent with other workgroups."""
+    """Return the types of store instructions that are marked as coherent with other workgroups."""
     lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
     return {
         family

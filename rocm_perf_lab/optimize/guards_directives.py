@@ -1,7 +1,7 @@
-"""Guard on directives: checked before any compiler opens the source.
+"""Guard on directives, which are checked before compilation.
 
-A rewrite may define macros, compile conditionally, include standard headers and give hints to the optimizer. It may not read
-other files, redefine names that host code, headers or the kernel's declaration use, or depend on file, time or build.
+A rewrite may define macros, compile conditionally, include standard headers and give hints to the optimizer. It must not read
+other files, redefine names used by host code, headers or the kernel's declaration, or depend on file, time or build.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _CONDITIONS = re.compile(
     r"defined|and|or|not|true|false|__gfx\w+__|__AMDGCN\w*|__AMDGPU__|__HIP__|__HIPCC__|__HIP_DEVICE_COMPILE__|__HIP_ARCH_\w+"
     r"|__HIP_PLATFORM_AMD__|__cplusplus|__clang__|__has_(?:builtin|attribute|cpp_attribute|feature|extension)"
 )
-"""Words of conditions with the same value in every build for one target."""
+"""Words in conditions with the same value in every build for one target."""
 _PREDEFINED = re.compile(r"_[_A-Z]\w*|linux|unix")
-"""Macros of the compiler; others are defined by the source or by the command of the build."""
+"""Macros of the compiler; others are defined in the source or by the build command."""
 _PLACE_AND_TIME = re.compile(
     r"__(?:FILE|FILE_NAME|BASE_FILE|TIME|DATE|TIMESTAMP|COUNTER|INCLUDE_LEVEL)__|__has_(?:include|embed)\w*|__pragma|import|export"
     r"|__builtin_(?:FILE|FILE_NAME|source_location)"
@@ -70,13 +70,13 @@ class SafeDirectives:
     `__TIME__` or `__COUNTER__`."""
 
     def check_source(self, baseline: SourceUnit, candidate: SourceUnit) -> GuardResult:
-        """Check the text of a candidate; no compiler has read it yet."""
+        """Check the text of a candidate before compilation."""
         before, after = scan_source(baseline.content), scan_source(candidate.content)
         refused = [*_new_problems(before, after), *_new_words(before, after), *_refused(baseline, before, after)]
         return GuardResult("directives", not refused, "; ".join(dict.fromkeys(refused[:3])) or "harmless")
 
     def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
-        """Check the text, and that the compiler has read no other file next to the source."""
+        """Check the text, and that the compiler read no other file next to the source."""
         result = self.check_source(baseline.source, candidate.source)
         new = candidate.inspected.dependencies - baseline.inspected.dependencies
         files = sorted(name for name in new if not name.startswith("/"))
@@ -91,7 +91,7 @@ def _new_problems(before: ScannedSource, after: ScannedSource) -> Iterator[str]:
 
 
 def _new_words(before: ScannedSource, after: ScannedSource) -> Iterator[str]:
-    """Yield words for place and time, and operators with pragmas that are not allowed, in code and in macros."""
+    """Yield words for location and time, and `_Pragma` operators that are not allowed, in code and in macros."""
     known = {token.text for token in _all_tokens(before)}
     for token in _all_tokens(after):
         if token.kind == "word" and token.text not in known and _PLACE_AND_TIME.fullmatch(token.text):
@@ -105,10 +105,10 @@ def _new_words(before: ScannedSource, after: ScannedSource) -> Iterator[str]:
 
 
 def _pasted(after: ScannedSource, known: set[str]) -> Iterator[str]:
-    """Yield new words that macros, also those of headers, could paste to the name of a macro for place, time or files.
+    """Yield new words that macros, including those of headers, could paste to the name of a macro for location, time or files.
 
-    The first part of such a name has a leading underscore. A single underscore, which may name an unused variable, counts only
-    if the source itself pastes.
+    The first part of such a name has a leading underscore. A single underscore, which may name an unused variable, is
+    reported only if the source itself pastes tokens.
     """
     pastes = any(token.text == "##" for directive in after.directives for token in directive.tokens)
     for token in _all_tokens(after):
@@ -175,7 +175,7 @@ def _fixed_names(baseline: SourceUnit) -> frozenset[str]:
 
 
 def _reason(directive: Directive, macros: set[str], fixed: frozenset[str], *, is_before_headers: bool) -> str | None:
-    """Return why a new directive is refused; None if it is harmless."""
+    """Return the reason to reject a new directive; None if it is harmless."""
     name, words = directive.name, directive.words
     if name in _FREE:
         return None
@@ -189,7 +189,7 @@ def _reason(directive: Directive, macros: set[str], fixed: frozenset[str], *, is
         header = directive.tokens[0] if len(directive.tokens) == 1 else None
         if header is not None and header.kind == "header" and is_standard_header(header.text[1:-1]):
             return None
-        return "is new and no standard header"
+        return "is new and not a standard header"
     if name == "pragma":
         text = "".join(token.text for token in directive.tokens)
         return None if _is_allowed_pragma(text) else "is new"

@@ -1,7 +1,7 @@
 """Checks of the text of candidates in Triton and in assembly, before they are compiled: `text_problem(language, before, after)`.
 
-A source in Triton is a Python program, and the assembler reads files that directives name. The sandbox keeps both from other
-files; these checks refuse constructs that kernels do not need. Like guards, they ignore those of the unmodified source.
+A source in Triton is a Python program, and the assembler reads files named in directives. The sandbox denies access to other
+files; these checks reject constructs that kernels do not need. Like guards, they ignore constructs of the unmodified source.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NAMES = re.compile(
     r"open|exec|eval|compile|[gs]etattr|delattr|globals|locals|vars|input|breakpoint|__\w+__"
     r"|inline_asm_elementwise|extern_elementwise|call_extern|device_print|device_assert|static_print|globaltimer|smid"
 )
-"""Names of Python and Triton with an effect outside of a kernel, or whose result the launch does not determine."""
+"""Names of Python and Triton with an effect outside of a kernel, or with a result that the launch does not determine."""
 _TRITON_CALLS = frozenset(
     {"jit", "autotune", "heuristics", "Config", "constexpr", "constexpr_function", "cdiv", "next_power_of_2"}
 )
 """Calls that code outside of functions may add."""
 _DIRECTIVE = re.compile(r"(?<![\w)\]\\])\.[A-Za-z_][\w.]*")
 _STATEMENT = re.compile(r"(?:^|\n)[ \t]*(?:[\w.$]+:[ \t]*)*[^\s;/\"]*\\")
-"""Statement whose name contains an argument of an assembler macro, which could be a directive."""
+"""Statement whose name contains an argument of an assembler macro, and which may therefore be a directive."""
 _READING = frozenset(
     {".incbin", ".include", ".print", ".err", ".error", ".warning", ".secure_log_unique", ".altmacro", ".cfi_sections"}
 )
@@ -38,7 +38,7 @@ _INSTRUCTIONS = re.compile(
 
 
 def text_problem(language: str, before: bytes, after: bytes) -> str | None:
-    """Return why the text of a candidate is refused, or None.
+    """Return the reason to reject the text of a candidate, or None.
 
     Args:
         language: Name of its language; others than `triton` and `assembly` have no checks here.
@@ -103,7 +103,7 @@ def _executed(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _in_assembly(content: bytes) -> Iterator[tuple[str, int]]:
-    """Yield directives that read files or print, statements whose name a macro makes, and clocks and messages."""
+    """Yield directives that read files or print, statements whose name is composed by a macro, clocks and messages."""
     scanned = scan_source(content)
     yield from ((f"has {problem.partition(' (line')[0]}", 0) for problem in scanned.problems if "backslash" not in problem)
     for directive in scanned.directives:

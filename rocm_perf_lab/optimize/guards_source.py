@@ -1,7 +1,7 @@
 """Guard on the source text outside the kernel: host code and other kernels do not change.
 
 A rewrite may add device functions, types, constants, aliases and namespaces, and may change those that only the kernel uses.
-Names that host code, other kernels or the kernel's declaration use keep their meaning.
+Names used by host code, other kernels or the kernel's declaration must keep their meaning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SameHostCode:
 class FixedItem:
     """Top-level item of a file other than the kernel and device functions.
 
-    `tokens` has no white space and comments; it begins with the namespaces and preprocessor conditions around the item.
+    `tokens` excludes white space and comments, and begins with the enclosing namespaces and preprocessor conditions.
     """
 
     kind: str
@@ -78,14 +78,14 @@ def fixed_items(unit: SourceUnit) -> tuple[FixedItem, ...]:
 
 
 def fixed_words(unit: SourceUnit) -> frozenset[str]:
-    """Return the identifiers of the code that a rewrite must not change."""
+    """Return the identifiers in code that a rewrite must not change."""
     return _required(unit)[1]
 
 
 def _required(unit: SourceUnit) -> tuple[Sequence[FixedItem], frozenset[str]]:
     """Return the items that must not change, and their identifiers.
 
-    These are host code, other kernels, and the types and constants that these or the kernel's declaration use.
+    These are host code, other kernels, and the types and constants used by them or by the kernel's declaration.
     """
     items = fixed_items(unit)
     required = {item for item in items if _reason(unit, item, frozenset()) is not None}
@@ -122,7 +122,7 @@ def _items(unit: SourceUnit, container: Node, around: str) -> Iterator[FixedItem
 
 
 def _reason(unit: SourceUnit, item: FixedItem, fixed: frozenset[str]) -> str | None:
-    """Return why a new item is refused; None if it has no effect on other code."""
+    """Return the reason to reject a new item; None if it has no effect on other code."""
     node = _inside_template(item.node)
     taken = sorted(_introduced(node) & fixed)
     if taken:
@@ -199,7 +199,7 @@ def _inside_template(node: Node) -> Node:
 
 
 def _specifiers(unit: SourceUnit, node: Node) -> set[str]:
-    """Return the words before the declarator, with the words in their macros."""
+    """Return the words before the declarator, including those in the expansion of macros."""
     if node.type == "function_definition":
         words = set(specifiers_of(node))
     else:

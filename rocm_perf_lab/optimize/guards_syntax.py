@@ -45,8 +45,9 @@ _FORBIDDEN_CALLS = re.compile(
     r"|hsa_\w+|system|popen|getenv|setenv|f?open(?:at)?|fread|read|write|close|remove|unlink|rename|syscall|mmap"
     r"|v?fork|exec[lv]\w*|kill|raise|signal|time|gettimeofday|clock_gettime|usleep|sleep|rand|srand|random"
 )
-"""Calls with an effect outside the launch, or whose result the launch does not determine. Other builtins only compute, order
-instructions, exchange values between lanes or access memory; the code object is checked for instructions of the same kinds."""
+"""Calls with an effect outside the launch, or with a result that the launch does not determine. Other builtins only compute,
+order instructions, exchange values between lanes or access memory. The code object is checked, too.
+"""
 _FREE_ATTRIBUTES = frozenset(
     {"CUDAGlobalAttr", "CUDADeviceAttr", "CUDAHostAttr", "CUDASharedAttr", "CUDAConstantAttr", "CUDALaunchBoundsAttr",
      "AMDGPUWavesPerEUAttr", "AMDGPUFlatWorkGroupSizeAttr", "AMDGPUNumVGPRAttr", "AMDGPUNumSGPRAttr",
@@ -96,7 +97,7 @@ class Wave64Safe:
     """No new code assumes 32-lane wavefronts.
 
     Args:
-        severity: `warning` lets the trials decide; `error` suits runs without the emulator.
+        severity: `warning` leaves the decision to the trials; use `error` without the emulator.
     """
 
     def __init__(self, *, severity: Severity = "warning") -> None:
@@ -111,7 +112,7 @@ class Wave64Safe:
 
 
 def own_declarations(inspection: Inspection) -> SyntaxNode:
-    """Return the tree without the declarations of headers, which it contains if code precedes an include."""
+    """Return the tree without declarations from headers, which it contains if code precedes an include."""
     kept = tuple(child for child in inspection.syntax.children if child.file == inspection.file)
     return replace(inspection.syntax, children=kept) if kept else inspection.syntax
 

@@ -38,7 +38,7 @@ class Inspection:
         code_object: Compiled code.
         dependencies: Files that the compiler read, except the source itself.
         work_items: Work-items per workgroup of the launch.
-        file: Path of the source as the compiler names it.
+        file: Path of the source in the compiler's output.
         dynamic_lds_bytes: Dynamic LDS of the launch.
     """
 
@@ -52,7 +52,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class CandidateSource:
-    """A compiled source. `occupancy_waves` is in waves per SIMD at the launch's workgroup size."""
+    """Compiled source. `occupancy_waves` is in waves per SIMD at the launch's workgroup size."""
 
     source: SourceUnit
     kernel: KernelMetadata
@@ -115,7 +115,8 @@ def inspected_candidate(
     """Return the input of guards for one built source. `sandbox` limits the compiler for untrusted sources.
 
     Raises:
-        LabError: The kernel is missing in the source or in the build, its launch is impossible, or there is no syntax tree.
+        LabError: The kernel is missing in the source or in the build, the launch is impossible, or the compiler returns no syntax
+            tree.
     """
     kernel = find_kernel(build.code_object, description.entry)
     launch = build_launch(with_source_launch(description, source), build.code_object, kernel.symbol, build.contract)

@@ -2,7 +2,7 @@
 
 The loop is independent of devices and files: a :class:`~rocm_perf_lab.optimize.bench.Bench` builds and evaluates sources, a
 :class:`~rocm_perf_lab.optimize.observer.LoopObserver` receives events, and a `VerdictStore` keeps verdicts so that an interrupted
-loop can be resumed. Equal inputs give equal verdicts in equal order.
+loop can be resumed. Equal inputs yield equal verdicts in the same order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.search import ParentSelection, Search
 
 _MOST_IDLE_ROUNDS = 3
-"""Rounds without a new proposal after which a search stops that always has parents."""
+"""Rounds without a new proposal after which a search that always has parents stops."""
 
 
 @dataclass
@@ -43,13 +43,13 @@ class _Progress:
     alpha: AlphaBudget
     verdicts: list[Verdict] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    """Name of each proposal in reasons, by id."""
+    """Name of each proposal for reasons, by id."""
     code: dict[str, str] = field(default_factory=dict)
-    """Name of each proposal in reasons, by hash of its machine code."""
+    """Name of each proposal for reasons, by hash of its machine code."""
     exhausted: str | None = None
-    """The limit of the loop that is reached."""
+    """Limit of the loop that was reached, if any."""
     proposer_stop: str | None = None
-    """Reason of the proposer to stop."""
+    """Reason of the proposer to stop, if any."""
 
 
 class ClosedLoop:
@@ -63,7 +63,7 @@ class ClosedLoop:
         policy: Acceptance and stopping rules.
         observer: Receives events.
         search: Selects the parents of the next round; :class:`GreedySearch` if None.
-        store: Stores verdicts for resuming; none if None.
+        store: Stores verdicts for resuming; None stores nothing.
     """
 
     def __init__(
@@ -203,14 +203,14 @@ class ClosedLoop:
                 verdict = self._evaluate_offer(offer, progress, known, evaluator)
                 yield verdict
                 if self._proposer.learns and self._is_out_of_budget(progress):
-                    offers.close()  # the next offer may cost money
+                    offers.close()  # The next offer may cost money.
                     return
                 offer = offers.send(verdict)
         except StopIteration as end:
             progress.proposer_stop = end.value
 
     def _is_out_of_budget(self, progress: _Progress) -> bool:
-        """Return whether a limit is reached. Verdicts from before an interruption were within the limit of time."""
+        """Return whether a limit is reached. Verdicts from before an interruption are within the time limit."""
         limit = self._policy.max_seconds
         if len(progress.verdicts) >= self._policy.max_proposals:
             progress.exhausted = "optimizer.max_proposals reached"

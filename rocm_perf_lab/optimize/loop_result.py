@@ -32,7 +32,7 @@ class LoopResult:
 
     @property
     def is_confirmed(self) -> bool | None:
-        """True if the final comparison confirmed the best source; None if there was none."""
+        """True if the final comparison confirmed the best source; None without a final comparison."""
         return None if self.comparison is None else self.best.id != self.baseline.id
 
     @property

@@ -100,7 +100,7 @@ def _obstacle(unit: SourceUnit, loop: Node) -> str | None:
 
 
 def _jump(node: Node, loop: Node) -> str | None:
-    """Return how a statement leaves or enters the loop in the middle, or None."""
+    """Return a description of a jump out of or into the loop, or None."""
     if node.type == "goto_statement":
         return "jumps with goto"
     if node.type == "labeled_statement":
@@ -141,7 +141,7 @@ def _forbidden_call(name: str) -> str | None:
 
 
 def _forbidden_identifier(name: str) -> str | None:
-    """Return the reason for an identifier in a macro, whose text is not parsed."""
+    """Return the reason why an identifier in a macro, whose text is not parsed, prevents unrolling, or None."""
     if name in _ASSEMBLY_KEYWORDS:
         return "contains inline assembly"
     if name in ("return", "goto", "break"):

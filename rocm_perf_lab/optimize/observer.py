@@ -1,4 +1,4 @@
-"""Protocols between the closed loop and its surroundings: events, and storage of verdicts."""
+"""Protocols of the closed loop for events and for storage of verdicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LoopObserver(Protocol):
         ...
 
     def rolled_back(self, verdict: Verdict) -> None:
-        """Called with a proposal that ran and was not accepted."""
+        """Called with a proposal that was measured and not accepted."""
         ...
 
     def withdrawn(self, verdict: Verdict) -> None:
@@ -40,12 +40,12 @@ class VerdictStore(Protocol):
 
     @property
     def is_replaying(self) -> bool:
-        """Return whether verdicts from before the interruption are left to be recalled."""
+        """Return whether verdicts from before the interruption remain to be recalled."""
         ...
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start of the run, without the time between an interruption and its continuation."""
+        """Seconds since the start of the run, excluding interruptions."""
         ...
 
     def recall(self, proposal: Proposal) -> Verdict | None:
@@ -58,7 +58,7 @@ class VerdictStore(Protocol):
 
 
 class NullVerdictStore:
-    """Store without content, for loops that are not resumed."""
+    """Store that keeps nothing, for loops that are not resumed."""
 
     is_replaying = False
 

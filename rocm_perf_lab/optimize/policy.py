@@ -11,8 +11,8 @@ from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 class LoopPolicy:
     """Acceptance and stopping rules. `min_improvement` is relative to the best runtime so far.
 
-    `1 - confidence` is the probability that the run accepts a rewrite that is not faster, at any time. The final comparison has
-    the part `final_share` of it, all others together the rest.
+    `1 - confidence` is the probability that the run ever accepts a rewrite that is not faster. The final comparison uses the
+    fraction `final_share` of it, all others together the rest.
     """
 
     min_improvement: float
@@ -33,7 +33,7 @@ class LoopPolicy:
 
     @property
     def search_alpha(self) -> float:
-        """Error probability of all comparisons but the final one."""
+        """Error probability of all comparisons except the final one."""
         return (1 - self.confidence) * (1 - self.final_share)
 
     @property

@@ -1,6 +1,6 @@
 """Volatile variables of one work-item: `has_only_private_volatiles(tree)`.
 
-Compilers access a volatile local variable like memory that is shared with other workgroups, although no other work-item sees it.
+Compilers access a volatile local variable like memory shared with other workgroups, although it is private to a work-item.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _VARIABLES = frozenset({"VarDecl", "ParmVarDecl"})
 _VOLATILE = re.compile(r"\bvolatile\b")
 _VOLATILE_ITSELF = re.compile(r"[^<(&]*\bvolatile\b[^*&<>(]*")
-"""Type that is volatile itself, or an array of such; not a pointer or reference to it."""
+"""Volatile type, or array of it; not a pointer or reference to it."""
 _ATOMIC_TYPE = re.compile(r"atomic", re.IGNORECASE)
 _ATOMIC_CALL = re.compile(r"__sync_\w+|__(?:c11_|hip_|scoped_|opencl_)?atomic_\w+")
 _SHARED_STORAGE = frozenset({"CUDASharedAttr", "CUDADeviceAttr", "CUDAConstantAttr", "HIPManagedAttr"})
@@ -25,7 +25,7 @@ _DECLARED_ONLY = frozenset({"FieldDecl", "TypedefDecl", "TypeAliasDecl"})
 
 
 def has_only_private_volatiles(root: SyntaxNode) -> bool:
-    """Return whether volatile accesses are all to local variables of a work-item, and there are no atomic ones.
+    """Return whether all volatile accesses are to private variables of a work-item, and none is atomic.
 
     Pointers and references to volatile memory are not followed: with any of them the result is False.
     """
@@ -40,13 +40,13 @@ def has_only_private_volatiles(root: SyntaxNode) -> bool:
         if not _VOLATILE_ITSELF.fullmatch(node.type) or not _is_private(node, variables):
             return False
         if node.kind == "ArraySubscriptExpr":
-            excused.add(id(node.children[0]))  # an array's address that is not used otherwise
+            excused.add(id(node.children[0]))  # address of an array without other uses
         found = found or node.kind in _VARIABLES or node.kind == "FieldDecl"
     return found
 
 
 def _private_variables(root: SyntaxNode) -> frozenset[str]:
-    """Return the names that only stand for variables of automatic storage in this tree."""
+    """Return the names that only denote variables with automatic storage in this tree."""
     private: set[str] = set()
     others: set[str] = set()
     for node in root.walk():
@@ -81,12 +81,12 @@ def _is_private(node: SyntaxNode, variables: frozenset[str]) -> bool:
 
 
 def _objects(node: SyntaxNode) -> tuple[SyntaxNode, ...]:
-    """Return the objects that an expression designates a part of, or that it changes; empty if they may be elsewhere."""
+    """Return the objects that an expression changes or of which it designates a part; empty if they are unknown."""
     first = node.children[0] if node.children else node
     match node.kind:
         case "ParenExpr":
             known = True
-        case "MemberExpr":  # of a pointer: its operand is a value
+        case "MemberExpr":  # of a pointer, whose operand is a value
             known = "*" not in first.type and first.kind != "CXXThisExpr"
         case "ArraySubscriptExpr":
             return first.children if first.cast == "ArrayToPointerDecay" else ()

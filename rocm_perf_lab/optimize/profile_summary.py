@@ -1,4 +1,4 @@
-"""Short profile of an evaluated source: the losses of its time, for niches of the archive and for prompts."""
+"""Short profile of an evaluated source: its losses of time, for niches of the archive and for prompts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProfileSummary:
     instructions: tuple[tuple[str, float], ...] = ()
 
     def changes_from(self, other: ProfileSummary) -> tuple[str, ...]:
-        """Return the largest differences to the profile of the parent, as short phrases, losses first."""
+        """Return the largest differences from the parent's profile, as short phrases, losses first."""
         before, after = dict(other.losses), dict(self.losses)
         moved = sorted(
             ((after.get(name, 0.0) - before.get(name, 0.0), name) for name in before.keys() | after.keys()),

@@ -19,13 +19,13 @@ from rocm_perf_lab.toolchain.code_object import KernelMetadata  # noqa: TC001
 from rocm_perf_lab.verify.outputs import VerificationResult  # noqa: TC001
 
 Stage = Literal["answer", "compile", "guard", "duplicate", "gate", "verification", "measurement"]
-"""Stage that decided about a proposal; `answer`: a model's answer without a usable source, `gate`: a run with all checks."""
+"""Stage that determined a verdict; `answer`: a model's answer without a usable source, `gate`: a run with all checks."""
 _ID_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A rewritten source. `id` is a hash of its text, so equal rewrites have equal ids."""
+    """Rewritten source. `id` is a hash of its text, so that equal rewrites have equal ids."""
 
     id: str
     parent_id: str | None
@@ -42,14 +42,14 @@ class Proposal:
     def diff(self, other: Proposal, file_name: str) -> str:
         """Return the unified diff from this source to `other`, for `git apply` and `patch`."""
         old, new = _lines(self.text), _lines(other.text)
-        name = f"{file_name}\t" if " " in file_name else file_name  # a tab ends a name with spaces
+        name = f"{file_name}\t" if " " in file_name else file_name  # A tab terminates names with spaces.
         lines = difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}")
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of one proposal. Fields of stages that it did not reach are None.
+    """Result of one proposal. Fields of stages that were not reached are None.
 
     Args:
         proposal: Proposal.
@@ -69,8 +69,8 @@ class Verdict:
         followed: Whether it became a parent; with beam search, proposals that are not accepted can be.
         log: Output of the compiler, if compilation failed.
         counts: Exact counters of the launch, if the device has them.
-        by_counters: Whether exact counters decided, since emulated times were indistinguishable.
-        uncovered: Branches that no trial took, one sentence each.
+        by_counters: Whether exact counters determined the verdict, since emulated times were indistinguishable.
+        uncovered: Branches that were taken in no trial, one sentence each.
         profile: Summary of its profile.
     """
 
@@ -102,5 +102,5 @@ class Verdict:
 
 
 def _lines(text: str) -> list[str]:
-    """Return lines as diff tools split them: a form feed or a single carriage return does not end a line."""
+    """Split text into lines like diff tools: a form feed or a single carriage return does not end a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -19,7 +19,7 @@ class KernelShare:
 
     @property
     def possible_gain(self) -> float:
-        """Fraction of the total time saved at the roofline (Amdahl); the whole share if the headroom is unknown."""
+        """Fraction of the total time saved at the roofline (Amdahl's law); the whole share if the headroom is unknown."""
         if self.headroom is None:
             return self.critical_share
         return self.critical_share * (1 - 1 / max(self.headroom, 1.0))
@@ -31,10 +31,10 @@ def rank(kernels: list[KernelShare]) -> list[KernelShare]:
 
 
 def rank_by_measuring(kernels: Sequence[KernelShare], measure: Callable[[KernelShare], KernelShare]) -> list[KernelShare]:
-    """Return kernels by possible gain, measuring the headroom of as few as necessary.
+    """Return kernels by possible gain, and measure the headroom of as few as necessary.
 
     The gain is at most the share of the critical path, so kernels whose share does not exceed the best known gain are not
-    measured and keep a headroom of None. Each measurement costs runs of the application.
+    measured and keep a headroom of None. Each measurement runs the application.
 
     Args:
         kernels: Kernels with shares only.

@@ -26,7 +26,7 @@ _FORMAT = 1
 
 
 class ResumeError(LabError):
-    """A journal that cannot be resumed."""
+    """Journal that cannot be resumed."""
 
 
 class JournalHeader(BaseModel):
@@ -50,7 +50,7 @@ class Journal:
         clock: Monotonic clock in seconds.
 
     Raises:
-        ResumeError: The file has another format.
+        ResumeError: The file is not a valid journal.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,19 +68,19 @@ class Journal:
 
     @property
     def is_replaying(self) -> bool:
-        """Return whether verdicts of the interrupted run are left to be recalled."""
+        """Return whether verdicts of the interrupted run remain to be recalled."""
         return bool(self._left)
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of this run: until the last verdict before the interruption, and since the journal was opened."""
+        """Duration of this run in seconds: until the last verdict before the interruption, plus since the journal was opened."""
         return self._earlier_s + self._clock() - self._start
 
     def begin(self, header: JournalHeader) -> JournalHeader:
         """Write the first line, or return the existing one.
 
         Raises:
-            ResumeError: The journal belongs to another source.
+            ResumeError: The journal is of a different source.
         """
         if self.header is None:
             self._append({"begin": header.model_dump()})
@@ -105,7 +105,7 @@ class Journal:
 
     def remember(self, verdict: Verdict) -> None:
         """Append a verdict, and the time until it."""
-        self._left.clear()  # the loop has passed the interruption, even if it recalled less
+        self._left.clear()  # The loop has passed the interruption, even if it recalled fewer verdicts.
         self._append({"verdict": _VERDICT.dump_python(verdict, mode="json"), "elapsed_s": round(self.elapsed_s, 3)})
         self._verdicts[verdict.proposal.id] = verdict
 
@@ -133,7 +133,7 @@ class Journal:
         content = self._path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
-            with self._path.open("r+b") as file:  # the next line must start on a new line
+            with self._path.open("r+b") as file:  # The next entry must start on a new line.
                 file.truncate(len(whole))
         for number, line in enumerate(whole.splitlines(), start=1):
             try:

@@ -1,7 +1,7 @@
 """Search strategies: which sources of a round become parents of the next round.
 
-Greedy search follows the best proposal only. Beam search follows several, and can find combinations whose first step alone does
-not improve the runtime. :mod:`rocm_perf_lab.optimize.evolution` follows a diverse archive.
+Greedy search follows only the best proposal. Beam search follows several, and can find combinations whose first step does not
+improve the runtime. :mod:`rocm_perf_lab.optimize.evolution` follows a diverse archive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParentSelection:
-    """A source to rewrite, and the verdicts on other sources whose ideas may be combined with it."""
+    """Source to rewrite, and verdicts on other sources whose ideas may be combined with it."""
 
     parent: Proposal
     partners: tuple[Verdict, ...] = ()
@@ -65,7 +65,7 @@ class BeamSearch:
         return [ParentSelection(baseline.proposal)]
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[ParentSelection]:
-        """Return the fastest proposals; of equal ones, the earlier first."""
+        """Return the fastest proposals; of equally fast ones, the earlier first."""
         limit = best_ns * (1 + self.slack)
         timed = [(v.runtime_ns, v) for v in round_ if v.runtime_ns is not None]
         ranked = sorted((pair for pair in timed if pair[0] <= limit), key=lambda pair: pair[0])

@@ -1,6 +1,6 @@
-"""Tokens and directives of a source, as a preprocessor sees them: `scan_source(content) -> ScannedSource`.
+"""Preprocessing tokens and directives of a source: `scan_source(content) -> ScannedSource`.
 
-No compiler is involved: a source is scanned before any compiler opens it. Continued lines are joined, comments removed, digraphs
+Sources are scanned before they are passed to a compiler. Continued lines are joined, comments removed, digraphs
 and raw strings recognised. A text that compilers may read differently (trigraphs, universal character names, bidirectional
 control characters, other white space than ASCII, unterminated comments) is listed under `problems`.
 """
@@ -35,12 +35,12 @@ _HEADER = re.compile(r'<[^>\n]*>|"[^"\n]*"')
 _DIGRAPHS = {"%:": "#", "%:%:": "##", "<%": "{", "%>": "}", "<:": "[", ":>": "]"}
 _WITH_HEADER = frozenset({"include", "include_next", "import", "embed"})
 _WITH_TOKENS = frozenset({"define", "undef", "include", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
-"""Directives whose operands are tokens. Compilers read others, such as `#warning`, as text to the end of the line."""
+"""Directives whose operands are tokens. The operand of others, such as `#warning`, is text to the end of the line."""
 
 
 @dataclass(frozen=True)
 class SourceToken:
-    """One preprocessing token; digraphs are spelt as their usual characters. `line` counts from 1."""
+    """One preprocessing token; digraphs are replaced by the usual characters. `line` counts from 1."""
 
     kind: TokenKind
     text: str
@@ -195,7 +195,7 @@ class _Scanner:
         return SourceToken("punctuator", self.text[self._at - 1], line)
 
     def _raw_string(self, line: int) -> SourceToken:
-        """Return a raw string and continue behind it."""
+        """Return a raw string, and continue after it."""
         match = _RAW.match(self.text, self._at)
         assert match is not None
         start = self._original_offset(match.end() - 1) + 1

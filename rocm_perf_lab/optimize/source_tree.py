@@ -34,19 +34,19 @@ PRAGMA = re.compile(
     rb"""^[ \t]*\#[ \t]*pragma\b (?: \\\r?\n | [^\r\n] )* (?: \r?\n )?  |  \b_Pragma\s*\(\s*"[^"\n]*"\s*\)""",
     re.MULTILINE | re.VERBOSE,
 )
-"""A pragma line with its line end, or the `_Pragma` operator."""
+"""Pragma line with its newline, or `_Pragma` operator."""
 _PRAGMA_MACRO = re.compile(
     rb"""^[ \t]*\#[ \t]*define[ \t]+(?P<name>\w+)(?:\([^()\n]*\))?[ \t]+(?:_Pragma[ \t]*\([^\n]*\)[ \t]*)+$""", re.MULTILINE
 )
 
 
 class SourceError(LabError):
-    """A source in which the kernel is missing or ambiguous."""
+    """Source in which the kernel is missing or ambiguous."""
 
 
 @dataclass(frozen=True)
 class SourceUnit:
-    """A source file and the name of one kernel in it."""
+    """Source file, and the name of one kernel in it."""
 
     content: bytes
     entry: str
@@ -65,7 +65,7 @@ class SourceUnit:
         """Definition of the kernel.
 
         Raises:
-            SourceError: There is no kernel of that name, or several.
+            SourceError: The source contains no kernel with that name, or several.
         """
         qualified = base_name(demangle(self.entry))
         wanted = qualified.rpartition("::")[2]
@@ -183,7 +183,7 @@ def _blank(match: re.Match[bytes]) -> bytes:
 
 
 def _without_pragma_macros(blanked: bytes, content: bytes) -> bytes:
-    """Blank the uses of macros that only contain pragmas; the grammar does not allow them before a loop either."""
+    """Blank uses of macros that only contain pragmas, which the grammar does not allow before a loop."""
     names = [match["name"] for match in _PRAGMA_MACRO.finditer(content)]
     if not names:
         return blanked

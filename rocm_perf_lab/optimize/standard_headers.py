@@ -17,7 +17,7 @@ _LIBRARIES = re.compile(r"(?:rocwmma|rocprim|hipcub)/[a-z0-9_]+(?:/[a-z0-9_]+)*\
 
 
 def is_standard_header(name: str) -> bool:
-    """Return whether a name as it follows `#include`, without brackets or quotes, is that of a standard header."""
+    """Return whether the operand of `#include`, without brackets or quotes, is a standard header."""
     if name in _CPP_NAMES.split() or (name.endswith(".h") and name[:-2] in _C_NAMES.split()):
         return True
     return any(pattern.fullmatch(name) for pattern in (_HIP, _DETAIL, _LIBRARIES))

@@ -46,7 +46,7 @@ def words_of(text: str) -> list[str]:
 
 
 def is_statement(expression: Node) -> bool:
-    """Return whether an expression is a whole statement, so that nothing uses its value."""
+    """Return whether an expression is a whole statement, so that its value is unused."""
     return expression.parent is not None and expression.parent.type == "expression_statement"
 
 

@@ -171,7 +171,8 @@ def test_a_capture_of_an_application_needs_the_name_of_a_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "output", "what"), [("/a{1,2}{1}/", "new", "is not a regular expression"), ("a", ".", "the output directory already")]
+    ("kernel", "output", "what"),
+    [("/a{1,2}{1}/", "new", "is not a regular expression"), ("a", ".", "the output directory already")],
 )
 def test_bad_input_is_found_before_the_application_is_timed(kernel: str, output: str, what: str, tmp_path: Path) -> None:
     program = ("touch", str(tmp_path / "started"))

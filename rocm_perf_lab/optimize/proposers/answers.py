@@ -21,12 +21,12 @@ _LONGEST_DESCRIPTION = 100
 
 
 class AnswerError(LabError):
-    """An answer without a complete source."""
+    """Answer without a complete source."""
 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """A source, and the model's description of the change: the first line outside code."""
+    """Source, and the model's description of the change (the first line outside code)."""
 
     text: str
     description: str
@@ -49,17 +49,17 @@ def read_answer(
     most_bytes: int,
     problem: Callable[[str], str | None] = lambda _: None,
 ) -> ParsedAnswer:
-    """Return the source in an answer, with the line ends and the byte order mark of the current source.
+    """Return the source in an answer, with the newlines and the byte order mark of the current source.
 
     Sections of reasoning are ignored. Of several code blocks with a whole file, the last one that differs from the current source
     is used.
 
     Args:
         answer: Answer of the model.
-        current: Source that edits apply to.
-        finish_reason: Reason of the model to stop.
+        current: Source to which edits apply.
+        finish_reason: Reason why the model stopped.
         most_bytes: Maximum size of the answer in bytes.
-        problem: Returns why a text is not a source of the kernel, or None.
+        problem: Returns the reason why a text is not a source of the kernel, or None.
 
     Raises:
         AnswerError: The answer is too long, incomplete or empty, or has no usable source.
@@ -112,7 +112,7 @@ def _is_in_code(before: str) -> bool:
 
 
 def _whole_file(blocks: Sequence[Sequence[str]], current: str, problem: Callable[[str], str | None]) -> str:
-    """Return the text of the block that has the whole file."""
+    """Return the text of the block that contains the whole file."""
     if not blocks:
         raise AnswerError("the answer has no code block: it must have the whole file in one fenced code block, or edits")
     texts = ["".join(f"{line}\n" for line in block) for block in blocks]

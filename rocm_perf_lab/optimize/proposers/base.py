@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnusableAnswer:
-    """An answer without a usable source. `proposal` contains the answer itself."""
+    """Answer without a usable source. `proposal` contains the answer itself."""
 
     proposal: Proposal
     reason: str
@@ -34,5 +34,5 @@ class Proposer(Protocol):
         ...
 
     def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
-        """Offer rewrites of the parents of a round; `verdicts` are all so far."""
+        """Offer rewrites of the parents of a round; `verdicts` are all verdicts so far."""
         ...

@@ -1,4 +1,4 @@
-"""HTTP client for endpoints that may send anything: responses are limited in size, also without line ends."""
+"""HTTP client for untrusted endpoints: the size of responses and of their lines is limited."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 FINISHED = "rocm_perf_lab.finished"
-"""Extension of a response whose stream has sent its last event."""
+"""Name of the response extension that marks a stream whose last event was received."""
 _LAST_EVENT = (b"data: [DONE]", b"data:[DONE]")
 _END_BYTES = 32
-"""Bytes at the end of a stream that contain the last event and its line ends."""
+"""Number of bytes at the end of a stream that contain the last event and its newlines."""
 
 
 class ResponseTooLong(Exception):
-    """A response with more bytes than its limit, in total or in one line."""
+    """Response that exceeds the limit of its size or of a line."""
 
 
 def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, most_line_bytes: int) -> AsyncOpenAI:
@@ -27,7 +27,7 @@ def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, m
     Args:
         base_url: URL of the endpoint.
         key: API key.
-        timeout_s: Limit of connecting, and of waiting for the next byte, in seconds.
+        timeout_s: Time limit for connecting, and for waiting for the next byte, in seconds.
         most_bytes: Maximum size of a response.
         most_line_bytes: Maximum size of one of its lines.
 
@@ -66,7 +66,7 @@ def open_client(base_url: str, key: str, *, timeout_s: float, most_bytes: int, m
 
     http = DefaultAsyncHttpxClient(
         timeout=timeout_s,
-        headers={"Accept-Encoding": "identity"},  # the limits are of the bytes that arrive
+        headers={"Accept-Encoding": "identity"},  # The limits apply to received bytes.
         event_hooks={"response": [limit]},
     )
     return AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, timeout=timeout_s, max_retries=0)

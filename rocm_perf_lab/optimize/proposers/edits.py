@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 class EditError(LabError):
-    """Edits that are malformed, or do not apply to the source."""
+    """Edits that are malformed or do not apply to the source."""
 
 
 @dataclass(frozen=True)

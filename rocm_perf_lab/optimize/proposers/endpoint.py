@@ -1,7 +1,7 @@
 """Model behind an OpenAI-compatible endpoint, called through the official client.
 
 Temporary errors (429, 5xx, broken connections, time-outs, invalid responses) are retried with increasing waits, or the wait of
-`Retry-After`. One attempt, including its whole answer, ends after `timeout_s`, however slowly the bytes arrive.
+`Retry-After`. One attempt, including its whole answer, ends after `timeout_s`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 _NO_KEY = "none"
 _LONGEST_WAIT_S = 60.0
 _JSON_ESCAPE = 6
-"""Most bytes of JSON for one byte of an answer: `\\u001b`."""
+"""Maximum number of JSON bytes for one byte of an answer: `\\u001b`."""
 _ENVELOPE = 128
-"""Most bytes of a stream for one byte of an answer: one event per token."""
+"""Maximum number of stream bytes for one byte of an answer: one event per token."""
 _HEADROOM_BYTES = 1 << 20
 AUTO_MODEL = "auto"
-"""Name of the only model of a server."""
+"""Placeholder for the only model of a server."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Endpoint:
         base_url: URL with the version, for example `http://localhost:8000/v1`.
         model: Name of the model; `auto` asks a server that has only one.
         api_key_env: Environment variable with the API key.
-        temperature: Sampling temperature; None means the endpoint's default.
-        seed: Sampling seed; None means the endpoint's default.
+        temperature: Sampling temperature; None uses the endpoint's default.
+        seed: Sampling seed; None uses the endpoint's default.
         stream: Stream the answer.
-        timeout_s: Limit of one attempt in seconds, including the whole answer.
-        max_retries: Retries after the first attempt.
+        timeout_s: Time limit of one attempt in seconds, including the whole answer.
+        max_retries: Maximum number of retries after the first attempt.
         first_wait_s: Wait before the first retry in seconds; later waits double.
-        max_answer_tokens: Limit sent to the endpoint.
-        max_answer_bytes: Size at which reading stops.
+        max_answer_tokens: Token limit that is sent to the endpoint.
+        max_answer_bytes: Size in bytes at which reading stops.
     """
 
     base_url: str
@@ -103,7 +103,7 @@ def is_local(url: str) -> bool:
 
 @dataclass
 class EndpointModel:
-    """Calls one endpoint; calls from several threads at a time are independent of each other.
+    """Calls one endpoint; safe for concurrent calls from several threads.
 
     Args:
         endpoint: Address and parameters.
@@ -204,7 +204,7 @@ class EndpointModel:
             raise IncompleteAnswer(f"the answer was not complete after {self.endpoint.timeout_s:g} s") from error
         except ResponseTooLong:
             received.finish_reason = "too long"
-        except (ValueError, AttributeError, TypeError, LookupError) as error:  # raised by the client for invalid responses
+        except (ValueError, AttributeError, TypeError, LookupError) as error:  # The client raises these for invalid responses.
             raise InvalidResponse(f"{type(error).__name__}: {error}") from error
         except APIConnectionError as error:
             if not isinstance(error.__cause__, ResponseTooLong):
@@ -248,7 +248,7 @@ class EndpointModel:
 
 @dataclass
 class _Received:
-    """The part of an answer that has arrived. Endpoints deviate from the protocol, so no field of a response is trusted."""
+    """The part of an answer that has arrived. All fields are validated, because endpoints deviate from the protocol."""
 
     text: str = ""
     finish_reason: str | None = None
@@ -256,14 +256,14 @@ class _Received:
     model: str = ""
 
     def take(self, whole: Any) -> None:
-        """Take a whole response."""
+        """Process a complete response."""
         choice = whole.choices[0]
         self.text = _string(choice.message.content)
         self.finish_reason = _string(choice.finish_reason) or None
         self.usage, self.model = whole.usage, _string(whole.model)
 
     async def listen(self, client: AsyncOpenAI, request: Mapping[str, Any], most_bytes: int) -> None:
-        """Take the chunks of a stream until it ends or the text is too long."""
+        """Process the chunks of a stream until it ends or the text is too long."""
         chunks = size = 0
         async with await client.chat.completions.create(**request) as stream:
             async for chunk in stream:
@@ -299,6 +299,6 @@ def _string(value: object) -> str:
 
 
 def _count(usage: object, name: str) -> int:
-    """Return a token count, or 0 if the endpoint sent none or no number."""
+    """Return a token count, or 0 if it is missing or not a number."""
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,4 +1,4 @@
-"""Errors of endpoints: which are temporary, which cost tokens, how long to wait, and hints."""
+"""Errors of endpoints: classification as temporary or charged, waits before retries, and hints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _REFUSED_PARAMETER = frozenset({400, 422})
 
 
 class InvalidResponse(Exception):
-    """A response that violates the protocol."""
+    """Response that violates the protocol."""
 
 
 class EmptyStream(InvalidResponse):
-    """A stream without chunks: some servers send a whole response instead."""
+    """Stream without chunks; some servers send a whole response instead."""
 
 
 class IncompleteAnswer(Exception):
-    """An answer that takes too long, or whose stream ends early."""
+    """Answer that exceeds its time limit, or whose stream ends early."""
 
 
 def is_temporary(error: Exception) -> bool:
@@ -60,9 +60,9 @@ def asked_wait_s(error: Exception) -> float | None:
 
 
 def accepted_request(request: Mapping[str, Any], error: Exception) -> dict[str, Any] | None:
-    """Return a request without the optional parameter that an endpoint refuses, or None if the error has another reason.
+    """Return a request without the optional parameter that an endpoint rejects, or None for other errors.
 
-    Some endpoints know `max_completion_tokens` instead of `max_tokens`, some no `stream_options`, seed or temperature.
+    Some endpoints expect `max_completion_tokens` instead of `max_tokens`, or reject `stream_options`, seed or temperature.
     """
     from openai import APIStatusError
 
@@ -97,4 +97,4 @@ def advice(error: Exception, key_variable: str) -> str:
             return "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"
         if error.status_code == 429:
             return "wait, or raise optimizer.llm.max_retries"
-    return "check that the endpoint is up (optimizer.llm.base_url), or replay recorded answers with optimizer.proposer=recorded"
+    return "check that the endpoint runs (optimizer.llm.base_url), or replay recorded answers with optimizer.proposer=recorded"

@@ -1,4 +1,4 @@
-"""Proposer that asks language models: several conversations at a time, each continued until its answer is faster."""
+"""Proposer that asks language models: several conversations at a time, each continued until an answer is faster."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _MAX_UNUSABLE = 6
 """Consecutive answers without a usable source after which the search stops."""
 _MEASURED_CREDIT = 0.1
-"""Credit of a model for a correct answer that saves no time."""
+"""Credit of a model for a correct answer that is not faster."""
 
 
 @dataclass
 class _Conversation:
-    """One conversation about a parent. `current` is the source that edits in the next answer apply to."""
+    """Conversation about a parent. `current` is the source to which edits in the next answer apply."""
 
     selection: ParentSelection
     arm: str
@@ -48,14 +48,14 @@ class _Conversation:
 
 @dataclass(frozen=True)
 class AnswerRules:
-    """Number of requested answers, and limits of reading them.
+    """Number of requested answers, and limits for reading them.
 
     Args:
         candidates: Conversations per parent and round.
-        parallel: Conversations at a time; the prompts of one batch do not contain each other's verdicts.
-        repairs: Maximum number of further questions after an answer that is not accepted.
+        parallel: Number of concurrent conversations; the prompts of one batch do not contain each other's verdicts.
+        repairs: Maximum number of follow-up questions after an answer that is not accepted.
         max_answer_bytes: Maximum size of an answer in bytes.
-        max_proposals: Verdicts after which the search ends; no answer is bought beyond it. None for no limit.
+        max_proposals: Number of verdicts after which the search ends; no further answers are requested. None for no limit.
     """
 
     candidates: int = 1
@@ -65,7 +65,7 @@ class AnswerRules:
     max_proposals: int | None = None
 
     def askable(self, verdicts: int) -> int | None:
-        """Return how many answers can still be evaluated, at least one; None for no limit."""
+        """Return the number of answers that can still be evaluated, at least one; None for no limit."""
         return None if self.max_proposals is None else max(1, self.max_proposals - verdicts)
 
 
@@ -78,8 +78,8 @@ class LlmProposer:
         model: Models.
         prompt: Renders prompts.
         entry: Name or symbol of the kernel.
-        rules: Number and size of answers.
-        seed: Seed of the choice between models.
+        rules: Number and maximum size of answers.
+        seed: Seed of the selection of models.
     """
 
     name: str
@@ -100,7 +100,7 @@ class LlmProposer:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Probability of each model to be asked next."""
+        """Probability of each model to receive the next request."""
         return self._weights.weights(self._failed_arms)
 
     def offers(self, parents: Sequence[ParentSelection], verdicts: Sequence[Verdict]) -> Offers:
@@ -174,7 +174,7 @@ class LlmProposer:
         return Proposal.of(rewritten.text, transform=self.name, description=description, parent=parent)
 
     def _problem(self, text: str) -> str | None:
-        """Return why a text is not a source of the kernel, or None."""
+        """Return the reason why a text is not a source of the kernel, or None."""
         try:
             parse_source(text.encode(), self.entry)
         except SourceError as error:

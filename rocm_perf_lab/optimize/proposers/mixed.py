@@ -1,4 +1,4 @@
-"""Proposer that mixes transforms and models in one lineage, with weights that follow their success."""
+"""Proposer that mixes transforms and models in one lineage, with weights that adapt to their success."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MixedProposer:
         transforms: Proposer of transforms.
         models: Proposer of models.
         share: Initial share of parents that transforms rewrite, between 0 and 1.
-        per_parent: Most rewrites of transforms for one parent and round; later rounds continue.
+        per_parent: Maximum number of transforms' rewrites for one parent and round; later rounds continue.
         seed: Seed of the choice.
     """
 
@@ -67,7 +67,7 @@ class MixedProposer:
             return stop
 
     def _chooses_transforms(self, selection: ParentSelection) -> bool:
-        """Draw; a crossover of two parents is always left to models."""
+        """Draw the proposer of a parent; a crossover is always rewritten by models."""
         chosen = self._weights.choose(self._random)
         return chosen == _TRANSFORMS and not selection.partners
 

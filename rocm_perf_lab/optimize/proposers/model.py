@@ -1,4 +1,4 @@
-"""Protocol of language models: a conversation in, one answer out."""
+"""Protocol of language models, which answer a conversation with one message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocm_perf_lab.core.errors import LabError
 
 
 class ModelError(LabError):
-    """A failure to obtain an answer: because of the endpoint, the API key, the budget or the transcript."""
+    """Failure to obtain an answer, because of the endpoint, the API key, the budget or the transcript."""
 
 
 class ChatMessage(BaseModel):
@@ -34,7 +34,7 @@ class TokenUsage(BaseModel):
 
 
 class FailedAttempt(BaseModel):
-    """A failed attempt, and the wait before the next one in seconds.
+    """Failed attempt, and the wait before the next one in seconds.
 
     `usage` is an estimate of the tokens that the endpoint may charge for; None if it refused the request.
     """

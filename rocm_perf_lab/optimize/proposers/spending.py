@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BudgetError(ModelError):
-    """A limit of calls, tokens or cost that the next call would exceed."""
+    """Limit of calls, tokens or cost that the next call would exceed."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass
 class Spending:
-    """Calls, tokens and cost so far, failed attempts and lost calls included."""
+    """Calls, tokens and cost so far, including failed attempts and lost calls."""
 
     calls: int = 0
     read: int = 0
@@ -57,7 +57,7 @@ class Spending:
         self.cost += prices.cost(read, written)
 
     def add_answer(self, answer: ModelAnswer, prices: TokenPrices) -> None:
-        """Count an answer, and the failed attempts before it as far as the endpoint may charge for them."""
+        """Count an answer, and preceding failed attempts for which the endpoint may charge."""
         self.calls += 1
         for usage in (answer.usage, *(failure.usage for failure in answer.failures if failure.usage is not None)):
             self.add(usage.read, usage.written, prices)

@@ -1,7 +1,7 @@
 """Models of one run, called in parallel, with transcript and budget.
 
-A resumed run takes the answers of earlier calls from its transcript instead of paying for them again. Calls are numbered in the
-order in which they are requested, whatever the order of the answers, so that a resumed run finds each answer.
+A resumed run reads the answers of earlier calls from its transcript instead of repeating them. Calls are numbered in the order of
+the requests, not of the answers, so that a resumed run finds each answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PricedModel:
-    """A model with the prices of its tokens."""
+    """Model with the prices of its tokens."""
 
     model: ChatModel
     prices: TokenPrices = field(default_factory=TokenPrices)
@@ -34,7 +34,7 @@ class PricedModel:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A question to one of the models. `parent` is the id of the source that it asks to rewrite."""
+    """Request to one of the models. `parent` is the id of the source to rewrite."""
 
     arm: str
     conversation: Conversation
@@ -49,7 +49,7 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """Result of one request: an answer or an error. `number` is that of the call, None if it was not sent."""
+    """Result of one request: an answer or an error. `number` is the number of the call; None if it was not sent."""
 
     number: int | None
     answer: ModelAnswer | None = None
@@ -57,7 +57,7 @@ class CallOutcome:
 
 
 class TranscribedModel:
-    """Models that record and count calls, and answer the calls of an interrupted run from the transcript.
+    """Models whose calls are recorded and counted; calls of an interrupted run are answered from the transcript.
 
     Args:
         models: Models by name.
@@ -88,7 +88,7 @@ class TranscribedModel:
         sent = [row for row in rows if isinstance(row, AskedCall)]
         unanswered = Counter(row.asked for row in sent) - Counter(self._earlier.keys())
         for row in sent:
-            if unanswered[row.asked]:  # its answer was lost; the endpoint may charge for it
+            if unanswered[row.asked]:  # The answer was lost; the endpoint may charge for it.
                 unanswered[row.asked] -= 1
                 self.spending.add(row.read, 0, self._prices(row.arm))
         for name, priced in self.models.items():
@@ -160,7 +160,7 @@ class TranscribedModel:
         return CallOutcome(earlier.call, earlier.answer, error)
 
     def _ask_all(self, pending: Mapping[int, tuple[int, ModelRequest]]) -> dict[int, CallOutcome]:
-        """Ask, in one thread per call if there are several calls of live models. The threads do not outlive an interrupt."""
+        """Send requests, with one thread per call for several calls of live models. An interrupt also ends the threads."""
         outcomes: dict[int, CallOutcome] = {}
 
         def ask(place: int) -> None:

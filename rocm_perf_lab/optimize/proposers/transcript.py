@@ -1,7 +1,7 @@
 """Transcripts of calls to models: one JSON line per call, written before the answer is used.
 
-:class:`RecordedModel` replays a transcript without a model. Lines with `asked` record that a call was sent, so that a call whose
-answer was lost in an interruption counts as spending.
+:class:`RecordedModel` replays a transcript without a model. Lines with `asked` record that a call was sent, so that calls whose
+answers were lost in an interruption count as spending.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Purpose = Literal["propose", "repair", "crossover"]
 
 
 class RecordedCall(BaseModel):
-    """One call: conversation and answer, or the error of a model that no longer answered. The conversation is optional."""
+    """One call: conversation (optional) and answer, or the error of a model that stopped answering."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,7 +30,7 @@ class RecordedCall(BaseModel):
     purpose: Purpose = "propose"
     parent: str | None = None
     arm: str = ""
-    """Name of the model and temperature that was asked."""
+    """Name of the model, and temperature."""
     conversation: tuple[ChatMessage, ...] = ()
     answer: ModelAnswer | None = None
     error: str | None = None
@@ -43,7 +43,7 @@ class RecordedCall(BaseModel):
 
 
 class AskedCall(BaseModel):
-    """A call that was sent, with the estimated tokens of its prompt."""
+    """Call that was sent, with the estimated tokens of its prompt."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,7 +72,7 @@ class RecordedModel:
         """Return the next answer.
 
         Raises:
-            ModelError: There are no more answers.
+            ModelError: The transcript contains no more answers.
         """
         if self._next >= len(self._answers):
             raise ModelError(f"the transcript has only {len(self._answers)} answers", where=str(self._path))
@@ -85,7 +85,7 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[RecordedCal
 
     Args:
         path: Transcript.
-        cut_short: Remove an incomplete last line, from the file too.
+        cut_short: Remove an incomplete last line, also from the file.
 
     Raises:
         ModelError: The file cannot be read, or a line is invalid.

@@ -17,7 +17,7 @@ _OPPOSITE = {"+": "-", "-": "+"}
 
 
 class AccessPositions:
-    """Positions of accesses over some variables.
+    """Positions of accesses as functions of some variables.
 
     Args:
         kernel: Function.
@@ -29,14 +29,14 @@ class AccessPositions:
         self._names = names
 
     def terms(self, access: Node) -> list[tuple[str, Node]] | None:
-        """Return the terms of an access's position, each with its sign; None for an unknown buffer."""
+        """Return the terms of an access's position with their signs; None for an unknown buffer."""
         base, index = access.child_by_field_name("argument"), subscript_index(access)
         if base is None or index is None or base.type != "identifier" or root_of(self._kernel, text_of(base)) is None:
             return None
         return [*self._terms(index, "+", _DEPTH), *self._terms(base, "+", _DEPTH)]
 
     def is_contiguous(self, terms: list[tuple[str, Node]], name: str) -> bool:
-        """Return whether a variable is one term of a position, and in no other term."""
+        """Return whether a variable is exactly one term of a position, and does not occur in other terms."""
         own = [sign for sign, node in terms if text_of(node) == name]
         return own == ["+"] and sum(self.depends(node, name) for _, node in terms) == 1
 

@@ -21,7 +21,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Line that a transform considered and did not change, with the reason."""
+    """Line that a transform examined and did not change, with the reason."""
 
     line: int
     reason: str
@@ -30,8 +30,9 @@ class Rejection:
 class Transform(Protocol):
     """One kind of rewrite, named by `_target_` in YAML.
 
-    A transform may have an attribute `addresses` with the bottleneck classes (`analysis/causes.yaml`) that it can relieve; it is
-    then tried before others if the ledger has a loss of such a class. A transform must accept sources that are already rewritten.
+    A transform may have an attribute `addresses` with the bottleneck classes (`analysis/causes.yaml`) that it can relieve. It is
+    then tried before others if the ledger contains a loss of such a class. Transforms must accept sources that are already
+    rewritten.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Transform(Protocol):
         ...
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return the places that were considered and not changed."""
+        """Return the locations that were examined and not changed."""
         ...
 
 

@@ -1,12 +1,11 @@
-"""Several elements per work-item, for kernels whose work-items are independent.
+"""Several elements per work-item, for kernels with independent work-items.
 
     int i = blockIdx.x * 256 + threadIdx.x;          int i_0 = (blockIdx.x * 256 + threadIdx.x) * 2; int i_1 = i_0 + 1;
     if (i < n) y[i] = 2 * x[i];               ->     if (i_0 < n && i_1 < n) { y[i_0] = 2 * x[i_0]; y[i_1] = 2 * x[i_1]; }
                                                      else { ... each element with its test ... }
 
-Consecutive elements are loaded and stored as vectors, several loads wait at the same time, and what elements have in common is
-loaded and computed once: coefficients, neighbours, a row for several columns. Elements along two axes are a block of a matrix in
-registers.
+Consecutive elements are loaded and stored as vectors, several loads are in flight at the same time, and common values are loaded
+and computed once: coefficients, neighbours, a row for several columns. Elements along two axes form a matrix block in registers.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _CONTROL = frozenset({"return", "goto", "for", "while", "do", "break", "continue
 
 @dataclass(frozen=True)
 class _Test:
-    """Condition of an element, or of an early return. `before` has the statements up to it, which only compute."""
+    """Condition of an element, or of an early return. `before` contains the preceding statements, which have no side effects."""
 
     condition: Node
     returns: Node | None
@@ -67,7 +66,7 @@ class _Test:
 
 
 class CoarsenWorkItems:
-    """Gives each work-item several elements: consecutive ones along an axis, a block of two axes, or one per part of a workgroup.
+    """Assigns several elements to each work-item: consecutive ones along an axis, a block of two axes, or a workgroup size apart.
 
     Args:
         kernel: Description.
@@ -101,7 +100,7 @@ class CoarsenWorkItems:
         return tuple(found.rewrite(block) for block in blocks if set(block) <= set(found.indices))
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why work-items keep their element."""
+        """Return the reason why the kernel is not rewritten."""
         found = self._analysed(unit)
         return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
 
@@ -125,7 +124,7 @@ class CoarsenWorkItems:
 
 @dataclass(frozen=True)
 class _Elements:
-    """A kernel with one element per work-item: tests of its indices, and statements of an element that exists."""
+    """Kernel with one element per work-item: bounds checks of its indices, and the statements for an element."""
 
     unit: SourceUnit
     kernel: KernelDescription
@@ -139,7 +138,7 @@ class _Elements:
 
         Args:
             counts: Elements by axis.
-            apart: Whether the elements have the distance of a workgroup; else they are consecutive.
+            apart: Whether elements are a workgroup size apart instead of consecutive.
         """
         block = LaunchSizes(self.kernel).block or (1, 1, 1)
         grid = LaunchSizes(self.kernel).grid
@@ -159,7 +158,7 @@ class _Elements:
         return Rewrite(f"{shown} elements per work-item, {where}", restricted[0].text if restricted else text)
 
     def _edit(self, axes: dict[str, ElementAxis]) -> Edit:
-        """Return the edit of the body: elements together if all of them exist, else one after another."""
+        """Return the edit of the body: elements together if all are within bounds, else one after another."""
         body = self.unit.kernel.child_by_field_name("body")
         assert body is not None
         before = [node for test in self.tests for node in test.before]
@@ -220,7 +219,7 @@ def _tests(nodes: list[Node]) -> tuple[list[_Test], list[Node]]:
 
 
 def _obstacle(unit: SourceUnit, body: Node) -> str | None:
-    """Return why statements cannot be written for several elements, or None."""
+    """Return the reason why statements cannot be copied for several elements, or None."""
     parameters = function_declarator(unit.kernel).child_by_field_name("parameters")
     local, arrays = declared_in(body), local_arrays(body)
     if (found := _UNSUPPORTED.search(text_of(body))) is not None:
@@ -248,7 +247,7 @@ def _obstacle(unit: SourceUnit, body: Node) -> str | None:
 
 
 def _unknown_call(unit: SourceUnit, call: Node) -> str | None:
-    """Return the name of a called function that may synchronise work-items or have an order, or None."""
+    """Return the name of a called function that may synchronise work-items or whose calls are ordered, or None."""
     name = called_name(call)
     if is_pure_call(name) or any(node.type == "function_definition" for node in unit.reachable(call) if node != call):
         return None

@@ -1,10 +1,8 @@
 """Statements of one work-item, written for several elements: `sum += a[i];` becomes `sum_0 += a[i_0]; sum_1 += a[i_1];`.
 
-A variable has one copy per element that it depends on. Statements, loops and branches that depend on no element stay single, so
-that elements share them: loads of a row for several columns, the header of a loop over a dimension that all elements sum over.
-
-This is one of the orders in which independent work-items may execute, because each statement of one element still comes after
-those before it.
+A variable has one copy per element on which it depends. Statements, loops and branches that do not depend on an element are not
+copied: elements share loads of a row for several columns, or the header of a loop over a common dimension. The result is one of
+the possible orders of execution of independent work-items, because the order of the statements of one element does not change.
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ class ElementAxis:
     Args:
         index: Variable with the index of the element.
         initialiser: Its initialiser in the source.
-        count: Elements.
+        count: Number of elements.
         first: Index of the first element, as source text.
-        step: Distance of elements.
+        step: Distance between elements.
     """
 
     index: str
@@ -121,7 +119,7 @@ class ElementCopies:
         return apply_within(self._unit.content[start : node.end_byte], start, edits).strip()
 
     def _initial(self, name: str, at: Coordinates) -> str:
-        """Return the index of an element; those after the first are sums, in which the compiler sees consecutive addresses."""
+        """Return the index of an element; those after the first are sums, which show the compiler consecutive addresses."""
         axis = self._axes[name]
         return axis.first if at[name] == 0 else f"{self.name(axis.index, {**at, name: 0})} + {at[name] * axis.step}"
 
@@ -145,7 +143,7 @@ class ElementCopies:
         return [dict(zip(names, at, strict=True)) for at in product(*(range(self._axes[name].count) for name in names))]
 
     def _axes_of(self, node: Node) -> frozenset[str]:
-        """Return the axes that a statement depends on; all of them if it has an effect other than on variables."""
+        """Return the axes on which a statement depends; all of them if it has side effects other than on variables."""
         return self._named_axes(node) if all(map(_only_assigns, walk(node))) else frozenset(self._axes)
 
     def _named_axes(self, *nodes: Node) -> frozenset[str]:
@@ -153,12 +151,12 @@ class ElementCopies:
         return empty.union(*(self._depends.get(name, empty) for node in nodes for name in names_in(node)))
 
     def _is_shared(self, node: Node) -> bool:
-        """Return whether a loop or branch is executed alike for all elements, and has no jump."""
+        """Return whether a loop or branch has the same control flow for all elements, and no jump."""
         header = (node.child_by_field_name(field) for field in ("initializer", "condition", "update"))
         return not self._named_axes(*(part for part in header if part is not None)) and not any(map(jumps_in, node.children))
 
     def _mark(self, node: Node) -> None:
-        """Add the axes that variables depend on which a statement changes."""
+        """Add the axes on which the variables changed by a statement depend."""
         if node.type == "compound_statement" or (node.type in _LOOPS | {"if_statement"} and self._is_shared(node)):
             for part in _parts(node):
                 self._mark(part)
@@ -202,12 +200,12 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _clauses(node: Node) -> list[Node]:
-    """Return what an `else` contains, or the node itself."""
+    """Return the content of an `else` clause, or the node itself."""
     return [child for child in node.named_children if child.type != "comment"] if node.type == "else_clause" else [node]
 
 
 def _only_assigns(node: Node) -> bool:
-    """Return False for a node with an effect other than on variables: it stores to memory or calls a function for its effect."""
+    """Return False for a node with side effects other than on variables: stores to memory, or calls whose result is unused."""
     if node.type == "call_expression":
         return not is_statement(node)
     if node.type not in _ASSIGNMENTS:
@@ -217,7 +215,7 @@ def _only_assigns(node: Node) -> bool:
 
 
 def indented(code: Sequence[str]) -> list[str]:
-    """Return lines of code, some of which may have several, with two spaces per open brace."""
+    """Return code, split into lines and indented by two spaces per open brace."""
     found, depth = [], 0
     for line in (part.strip() for lines in code for part in lines.splitlines()):
         closing = len(line) - len(line.lstrip("}"))

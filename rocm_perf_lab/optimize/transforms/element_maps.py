@@ -1,9 +1,9 @@
-"""Recognise kernels that store one element per work-item from loads which are contiguous along the other axis.
+"""Recognition of kernels that store one element per work-item from loads that are contiguous along the other axis.
 
     if (x < cols && y < rows) output[x * rows + y] = alpha * input[y * cols + x];
 
-Work-items of such a kernel are independent: they store to buffers that they do not read elsewhere, and everything else is a
-variable of the work-item or equal for all of them.
+Work-items of such a kernel are independent: they store to buffers that they do not read elsewhere, and all variables are private
+or uniform.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NARROWEST = 16
 
 @dataclass(frozen=True)
 class BodyStatement:
-    """A statement, or one variable of a declaration. `prefix` has the type of the variable."""
+    """Statement, or one variable of a declaration. `prefix` contains the type of the variable."""
 
     node: Node
     prefix: str = ""
@@ -89,13 +89,13 @@ class BodyStatement:
 
 @dataclass(frozen=True)
 class StridedLoad:
-    """Load that is contiguous along the other axis than the store.
+    """Load that is contiguous along a different axis than the store.
 
     Args:
         text: The load.
         root: Parameter with the buffer.
         element: Type of its elements.
-        before: Declarations that its index depends on.
+        before: Declarations on which its index depends.
     """
 
     text: str
@@ -106,7 +106,7 @@ class StridedLoad:
 
 @dataclass(frozen=True)
 class ElementMap:
-    """A kernel that stores one element per work-item.
+    """Kernel that stores one element per work-item.
 
     Args:
         along: Index along which loads are contiguous.
@@ -142,7 +142,7 @@ class ElementMap:
 
 
 def element_map(unit: SourceUnit, kernel: KernelDescription, sizes: LaunchSizes) -> ElementMap | str:
-    """Return the element that each work-item of a kernel stores, or why it is not recognised."""
+    """Return the element that each work-item of a kernel stores, or the reason why it is not recognised."""
     body, block = unit.kernel.child_by_field_name("body"), sizes.block
     if launch_descriptor(unit.content.decode(errors="replace")) is not None:
         return "its launch is already rewritten"
@@ -162,7 +162,7 @@ def element_map(unit: SourceUnit, kernel: KernelDescription, sizes: LaunchSizes)
 
 
 def _indices(unit: SourceUnit, sizes: LaunchSizes, block: tuple[int, int, int]) -> tuple[GlobalIndex, GlobalIndex] | None:
-    """Return the indices along x and y. In workgroups with one row, `blockIdx.y` is one too."""
+    """Return the indices along x and y. In workgroups with one row, `blockIdx.y` is also an index."""
     found = sizes.global_indices(unit)
     if "y" not in found and block[1] == 1:
         nodes = [n for n in walk(unit.kernel) if n.type == "init_declarator"]
@@ -204,7 +204,7 @@ def _obstacle(unit: SourceUnit, body: Node, indices: tuple[GlobalIndex, GlobalIn
 def _tested(
     unit: SourceUnit, kernel: KernelDescription, sizes: LaunchSizes, body: Node, indices: tuple[GlobalIndex, GlobalIndex]
 ) -> Guarded | str:
-    """Return the statements of one element and its bounds, or why the bounds are not known."""
+    """Return the statements of one element and its bounds, or the reason why the bounds are unknown."""
     nodes, (x, y) = statements(body), indices
     tested = guarded(nodes, {x.name, y.name})
     if tested is None and text_of(y.node).replace(" ", "").endswith("blockIdx.y") and "threadIdx" not in text_of(y.node):
@@ -247,7 +247,7 @@ class _Elements:
         return bool((names_in(part.node) | part.changed()) & self._varying_names) or not _computes(part)
 
     def map(self) -> ElementMap | str:
-        """Return the element, or why it is not recognised."""
+        """Return the element, or the reason why it is not recognised."""
         uniform = [part for part in self._all if part not in self._varying]
         if (obstacle := self._disorder(uniform)) is not None:
             return obstacle
@@ -286,7 +286,7 @@ class _Elements:
         )
 
     def _disorder(self, uniform: list[BodyStatement]) -> str | None:
-        """Return why uniform statements cannot precede all others, or why elements are not independent; None if they are."""
+        """Return the reason why uniform statements cannot precede all others, or why elements are not independent, or None."""
         known = {name for part in self._varying for name in part.declared()}
         first = self._all.index(self._varying[0]) if self._varying else len(self._all)
         for part in self._varying:
@@ -304,7 +304,7 @@ class _Elements:
         return None
 
     def _loads(self, store: Node, along: str, across: str) -> list[StridedLoad] | str:
-        """Return the loads that are contiguous along one index and depend on both, or why the loads cannot move."""
+        """Return the loads that are contiguous along one index and depend on both, or the reason why loads cannot be moved."""
         found: dict[str, StridedLoad] = {}
         target = root_of(self._kernel, text_of(store.child_by_field_name("argument")))
         for part in self._varying:
@@ -329,7 +329,7 @@ class _Elements:
         return list(found.values())
 
     def _load(self, part: BodyStatement, access: Node, root: str) -> StridedLoad | str:
-        """Return a load with the declarations that its index depends on."""
+        """Return a load with the declarations on which its index depends."""
         if is_conditional(access, part.node):
             return f"loads {text_of(access)} conditionally"
         element = element_type(self._kernel, text_of(access.child_by_field_name("argument")))

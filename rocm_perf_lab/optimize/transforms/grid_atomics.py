@@ -1,8 +1,8 @@
-"""Atomics of all work-items, collected per workgroup: sums in registers, histograms in LDS, then one atomic per result.
+"""Aggregation of atomics per workgroup: sums in registers, histograms in LDS, then one atomic per result.
 
 A work-item then processes several elements in a loop over the grid, so that fewer atomics reach memory. This applies to kernels
-with one index, whose atomics are on one address or on the elements of a buffer with a known size. The order of a sum of floats
-changes; with atomics it is not defined anyway.
+with one index, whose atomics are on one address or on the elements of a buffer with a known size. The order of floating-point
+additions changes, which is undefined with atomics anyway.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Target:
         place: Address of the only result as text; None for the elements of a buffer.
         count: Number of elements as text, for elements of a buffer.
         element: Element type.
-        operation: How values are combined.
+        operation: Operation that combines values.
     """
 
     base: str
@@ -84,7 +84,7 @@ class _Target:
     operation: str
 
     def neutral(self) -> str:
-        """Return the value that changes nothing."""
+        """Return the neutral value of the operation."""
         if self.operation == "and":
             return f"({self.element})~0"
         return _NEUTRAL[self.operation][self.element] if self.operation in _NEUTRAL else "0"
@@ -101,12 +101,12 @@ class _Plan:
 
 
 class GridAtomics:
-    """Collects atomics per workgroup.
+    """Aggregates atomics per workgroup.
 
     Args:
-        kernel: Description; it has one axis.
+        kernel: Description with a one-dimensional launch.
         items: Elements per work-item.
-        groups: Most workgroups.
+        groups: Maximum number of workgroups.
     """
 
     name = "atomics per workgroup"
@@ -134,12 +134,12 @@ class GridAtomics:
         return tuple(found.values())
 
     def _groups(self, items: int) -> str:
-        """Return the workgroups whose work-items have this number of elements each."""
+        """Return the number of workgroups for this number of elements per work-item."""
         old = (LaunchSizes(self._kernel).block or (1, 1, 1))[0]
         return covering(self._kernel, str(self._kernel.grid[0]), old, _BLOCK * items)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         plan = self._plan(unit)
         return (Rejection(line_of(unit.kernel), plan),) if isinstance(plan, str) else ()
 
@@ -319,7 +319,7 @@ def _declaration(value: Node) -> Node:
 
 
 def _carried(body: list[Node]) -> str | None:
-    """Return a variable that is assigned for one element and may be used for the next one, or None."""
+    """Return a variable that may carry a value from one element to the next, or None."""
     found = {name for part in body for name in assigned_names(part)} - {name for part in body for name in declared_in(part)}
     return min(found, default=None)
 
@@ -352,7 +352,7 @@ def _epilogue(target: _Target) -> list[str]:
 
 
 def _collecting(unit: SourceUnit, part: Node, plan: _Plan) -> str:
-    """Return a statement with its atomics on values of the workgroup."""
+    """Return a statement with its atomics redirected to values of the workgroup."""
     edits = []
     for call, target, index in plan.calls:
         if not part.start_byte <= call.start_byte < part.end_byte:

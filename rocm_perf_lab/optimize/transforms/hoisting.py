@@ -1,4 +1,4 @@
-"""Move loop-invariant memory accesses out of loops: repeated loads and in-place sums are kept in a register.
+"""Hoisting of loop-invariant memory accesses: repeated loads and in-place sums are kept in a register.
 
 The compiler cannot do this if another pointer may alias. The arguments of a described kernel are distinct buffers.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class HoistInvariants:
-    """Moves all invariant accesses of one loop."""
+    """Hoists all invariant accesses of one loop."""
 
     name = "hoist invariants"
     addresses = frozenset(
@@ -71,7 +71,7 @@ def _candidates(unit: SourceUnit) -> list[tuple[Node, dict[str, tuple[str, bool]
 
 
 def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | str:
-    """Return element type and whether it is written for each access by its text, or the reason why there are none."""
+    """Return invariant accesses by text, with element type and whether they are written, or the reason why there are none."""
     loop = counted_loop(node)
     if loop is None:
         return "is not a counted loop"

@@ -1,4 +1,4 @@
-"""Code that combines a value over a group of 8 to 1024 work-items, so that all of them have the result.
+"""Code that reduces a value over a group of 8 to 1024 work-items; all of them receive the result.
 
 Values of 4 bytes are combined by data-parallel primitives within 16 lanes. Wavefronts use shuffles, larger groups LDS.
 """
@@ -16,11 +16,11 @@ COMBINED = {
 """Statement that combines `value` with another value, by operation."""
 WAVE = 64
 _DPP = {2: "0xB1", 4: "0x4E", 8: "0x141", 16: "0x140"}
-"""Control that fetches the other half of 2, 4, 8 and 16 lanes: exchanged in quads, mirrored in 8 lanes, and in 16."""
+"""DPP controls that exchange halves of 2, 4, 8 and 16 lanes: permutations in quads, mirrored 8 lanes, mirrored 16 lanes."""
 
 
 def group_function(operation: str, lanes: int, *, name: str | None = None) -> str:
-    """Return a device function template `rpl_group_OPERATION`, or with another name.
+    """Return a device function template, named `rpl_group_OPERATION` by default.
 
     Args:
         operation: Key of :data:`COMBINED`.
@@ -66,7 +66,7 @@ def split_function(operation: str, splits: int, items: int) -> str:
     Args:
         operation: Key of :data:`COMBINED`.
         splits: Size of a workgroup along y.
-        items: Size along x.
+        items: Size of a workgroup along x.
     """
     combine = COMBINED[operation].format(other="of_split[split][threadIdx.x]")
     return "\n".join(

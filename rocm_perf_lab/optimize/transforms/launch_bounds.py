@@ -1,7 +1,7 @@
 """`__launch_bounds__` and `amdgpu_waves_per_eu`, which set the number of registers that the compiler may use.
 
 Without bounds the compiler assumes workgroups of 1,024 work-items with 128 VGPRs each. The bound is the workgroup size of the
-launch, or the macro for it; the kernel cannot be launched with a larger workgroup.
+launch, or the macro that defines it. The kernel can then not be launched with larger workgroups.
 """
 
 from __future__ import annotations

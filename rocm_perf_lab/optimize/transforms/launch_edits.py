@@ -1,4 +1,4 @@
-"""Sources with another launch: the comment that asks for it, and bounds of the workgroup size that it would exceed."""
+"""Sources with a changed launch: the comment that requests it, and bounds of the workgroup size."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BOUNDS = re.compile(r"(?:__launch_bounds__|amdgpu_flat_work_group_size)\s*\(")
 
 
 def with_launch(unit: SourceUnit, descriptor: LaunchDescriptor, edits: Sequence[Edit]) -> str:
-    """Return a source after edits, with another launch.
+    """Return a source after edits, with a changed launch.
 
-    It replaces one that the source asks for. A bound of the workgroup size becomes that of the launch; its second argument, for
-    the old size, is removed.
+    A launch that the source already requests is replaced. A bound of the workgroup size is set to that of the launch; its second
+    argument, which applies to the old size, is removed.
 
     Args:
         unit: Source.
@@ -34,7 +34,7 @@ def with_launch(unit: SourceUnit, descriptor: LaunchDescriptor, edits: Sequence[
 
 
 def rewritten_items(unit: SourceUnit) -> int | None:
-    """Return the workgroup size that a source asks for, or None."""
+    """Return the workgroup size that a source requests, or None."""
     descriptor = launch_descriptor(unit.content.decode(errors="replace"))
     sizes = descriptor.block if descriptor is not None else None
     return prod(int(size) for size in sizes) if sizes is not None and all(str(size).isdigit() for size in sizes) else None

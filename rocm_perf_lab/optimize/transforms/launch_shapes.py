@@ -1,8 +1,8 @@
-"""Other workgroup sizes and another order of axes, for kernels whose work-items are independent.
+"""Different workgroup sizes and orders of axes, for kernels with independent work-items.
 
-Such a kernel uses its work-item only as a global index per axis, tests all of them against limits, and has no barriers, LDS or
-operations of a wavefront. Any launch that covers the same indices then computes the same. Long workgroups along the axis that is
-contiguous in memory access whole cache lines.
+Such a kernel uses only one global index per axis, checks all indices against limits, and has no barriers, LDS or wavefront
+operations. Any launch that covers the same indices then computes the same results. Workgroups that are long along the contiguous
+axis access whole cache lines.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AXES = "xyz"
 
 
 class LaunchShapes:
-    """Launches independent work-items in other workgroups.
+    """Launches independent work-items in different workgroups.
 
     Args:
         kernel: Description.
@@ -61,7 +61,7 @@ class LaunchShapes:
         self._shapes = [(shape[0], shape[1]) for shape in shapes]
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """Return one rewrite per shape, those with exchanged axes last, and then those with an axis for rows and for columns."""
+        """Return one rewrite per shape; those with exchanged axes, then those with separate row and column axes, come last."""
         divided = with_two_axes(unit, self._kernel)
         shaped = () if divided is None else LaunchShapes(kernel=divided[1], shapes=self._shapes).propose(divided[0])
         indices = self._indices(unit)
@@ -78,7 +78,7 @@ class LaunchShapes:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the launch is not changed."""
+        """Return the reason why the launch is not changed."""
         found = self._indices(unit)
         return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
 
@@ -107,7 +107,7 @@ class LaunchShapes:
 
 
 def independent_indices(unit: SourceUnit, kernel: KernelDescription) -> dict[str, GlobalIndex] | str:
-    """Return the indices by axis of a kernel whose work-items are independent, or why they are not known to be.
+    """Return the indices by axis if the work-items of a kernel are independent, or the reason why this is not proved.
 
     Args:
         unit: Source.

@@ -1,10 +1,10 @@
-"""Kernels whose index is divided into row and column, written with one axis of the launch for each.
+"""Conversion of kernels that split one index into row and column to a launch with one axis for each.
 
     int i = blockIdx.x * blockDim.x + threadIdx.x;          int col = blockIdx.x * 16 + threadIdx.x;
     if (i >= rows * cols) return;                    ->     int row = blockIdx.y * 16 + threadIdx.y;
     int row = i / cols, col = i % cols;                     if (row >= rows || col >= cols) return;
 
-Transforms that need two indices then apply.
+Transforms that require two indices then apply.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Parts:
 
 
 def _parts(kernel: Node, index: str) -> _Parts | None:
-    """Return the variables with `index / columns` and `index % columns`, or None unless there is one of each."""
+    """Return the variables with `index / columns` and `index % columns`; None unless there is exactly one of each."""
     rows: dict[str, tuple[Node, str]] = {}
     columns: dict[str, tuple[Node, str]] = {}
     for node in walk(kernel):

@@ -1,9 +1,9 @@
-"""Loops of one work-item split over several, for kernels with few work-items whose neighbours access neighbouring elements.
+"""Loops split over several work-items, for kernels with few work-items whose neighbours access neighbouring elements.
 
     for (int r = 0; r < rows; ++r) sum += x[r * cols + column];
 
-A second axis of the workgroup has the parts. Each part executes every nth iteration, and what the loops accumulate is combined
-through LDS. Everything else is computed by all parts alike, and stored by the first one. Sums are added in another order.
+A second axis of the workgroup indexes the parts. Each part executes every nth iteration, and accumulated values are combined
+through LDS. All other code is executed by all parts, and stored by the first one. The order of additions changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNSUPPORTED = ("atomic", "__shared__", "__sync", "volatile", "->")
 
 @dataclass(frozen=True)
 class _Split:
-    """A kernel whose loops can be split.
+    """Kernel whose loops can be split.
 
     Args:
         plan: Loops and stores. Its row is the index of the work-item, if that has a bound.
@@ -67,8 +67,8 @@ class SplitLoops:
     """Splits the independent loops of a kernel.
 
     Args:
-        kernel: Description; its workgroup has one axis.
-        shapes: Work-items along x and parts along y; the first number does not count for kernels whose index has no bound.
+        kernel: Description with a one-dimensional workgroup.
+        shapes: Work-items along x and parts along y; the first number is ignored for kernels whose index has no bound.
 
     Raises:
         LabError: A shape has more than 1024 work-items.
@@ -100,7 +100,7 @@ class SplitLoops:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         found = self._split(unit)
         return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
 
@@ -129,7 +129,7 @@ class SplitLoops:
         if used is not None:
             return f"uses {used}"
         plan = RowPlan(row, is_bounded=row is not None)
-        nonzero = {tested.bounds[row.name]} if row is not None and tested is not None else set()  # an index is smaller
+        nonzero = {tested.bounds[row.name]} if row is not None and tested is not None else set()  # An index is smaller.
         obstacle = collect(unit, body, plan, collective=collective, nonzero=nonzero) or hazard(unit.kernel, plan)
         if obstacle is not None:
             return obstacle
@@ -194,14 +194,14 @@ def _test(kernel: Node, name: str) -> Node | None:
 
 
 def _uniform_test(text: str, name: str, bound: str) -> str:
-    """Return a condition with the test of an index replaced by one that all work-items pass, unless there are no elements."""
+    """Return a condition in which the test of an index is replaced by one that all work-items pass if there are any elements."""
     outside = rf"(?<![\w.]){re.escape(name)}\s*>=\s*{re.escape(bound)}\b"
     inside = rf"(?<![\w.]){re.escape(name)}\s*<\s*{re.escape(bound)}\b"
     return re.sub(inside, f"{bound} > 0", re.sub(outside, f"{bound} <= 0", text))
 
 
 def _divergence(kernel: Node, plan: RowPlan, test: Node | None, varying: set[str]) -> str | None:
-    """Return why work-items may not reach the barriers of a reduction together, or None."""
+    """Return the reason why not all work-items may reach the barriers of a reduction, or None."""
     for node in walk(kernel):
         if node.type != "return_statement":
             continue

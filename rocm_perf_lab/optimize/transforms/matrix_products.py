@@ -1,7 +1,7 @@
-"""Recognise matrix products in which each work-item computes one element: `sum += a(row, i) * b(i, column)`.
+"""Recognition of matrix products with one element per work-item: `sum += a(row, i) * b(i, column)`.
 
-A product is proved from names alone: one factor depends on the first index and the loop's, the other on the second index and the
-loop's, everything else is equal for all work-items, and what follows the loop runs once per element.
+A product is recognised from dependences: one factor depends on the first index and the loop index, the other on the second index
+and the loop index, all other values are uniform, and the code after the loop runs once per element.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Factor:
     """One operand of a product.
 
     Args:
-        load: Text of the load, over the index of the operand and that of the loop, and uniform names.
+        load: Text of the load, which contains the index of the operand, the loop index, and uniform names.
         element: Type of its elements.
-        index: Index of the work-item that it depends on.
-        along_loop: Whether elements that follow each other in the loop are next to each other in memory.
+        index: Index of the work-item on which it depends.
+        along_loop: Whether consecutive elements of the loop are contiguous in memory.
         is_widened: Whether it is converted to the type of the sum before it is multiplied.
     """
 
@@ -60,13 +60,13 @@ class Factor:
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """A kernel that computes one matrix product.
+    """Kernel that computes one matrix product.
 
     Args:
         loop: Loop over the inner dimension.
         total: Accumulated variable.
-        total_type: Its type.
-        factors: Both operands; results of neighbouring values of the second operand's index are next to each other in memory.
+        total_type: Type of the accumulated variable.
+        factors: Both operands; results with consecutive indices of the second operand are contiguous in memory.
         bounds: Number of values of an index, by its name, as text.
         uniform: Declarations before the loop that are equal for all work-items.
         element: Code for one element, before and after its sum is added.
@@ -86,7 +86,7 @@ class MatrixProduct:
 
 
 def matrix_product(unit: SourceUnit, sizes: LaunchSizes) -> MatrixProduct | str:
-    """Return the matrix product that a kernel computes, or why it is not recognised as one."""
+    """Return the matrix product that a kernel computes, or the reason why it is not recognised."""
     if launch_descriptor(unit.content.decode(errors="replace")) is not None:
         return "its launch is already rewritten"
     indices = sizes.global_indices(unit)
@@ -178,7 +178,7 @@ def _is_store(node: Node) -> bool:
 
 
 def _ordered(factors: list[Factor], after: list[Node]) -> tuple[Factor, Factor]:
-    """Return the factor first on whose index consecutive results do not depend."""
+    """Return the factors; consecutive results do not depend on the index of the first one."""
     first, second = factors
     for part in after:
         for node in walk(part):
@@ -269,7 +269,7 @@ def _depends(kernel: Node, node: Node, names: set[str]) -> set[str]:
 
 
 def depends_on_names(text: str, kernel: Node, names: set[str], *, depth: int = 6) -> set[str]:
-    """Return which of `names` a text depends on, directly or through initialisers."""
+    """Return the subset of `names` on which a text depends, directly or through initialisers."""
     used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", text))
     found = used & names
     if depth:

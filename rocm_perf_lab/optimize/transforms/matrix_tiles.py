@@ -1,7 +1,7 @@
-"""Matrix products by matrix instructions, from tiles in LDS.
+"""Matrix products with matrix instructions on tiles in LDS.
 
 A workgroup of four wavefronts computes one tile. It loads the next tiles of both operands into registers while matrix
-instructions work on the current ones in LDS. Elements beyond the limits are zero there. Sums are rounded in another order.
+instructions work on the current ones in LDS. Elements beyond the limits are zero in LDS. The order of additions changes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _ITEMS = 256
 _SIDE = 16
 _NEWEST = "V_MFMA_I32_16X16X32_I8"
-"""Opcode that the architectures with all of the instructions below have."""
+"""Opcode that identifies architectures with all of the instructions below."""
 
 
 @dataclass(frozen=True)
 class _Instruction:
-    """Matrix instruction with results of 16 x 16.
+    """Matrix instruction with a result of 16 x 16 elements.
 
     Args:
         builtin: Name of the compiler's builtin.
@@ -46,7 +46,7 @@ class _Instruction:
         lanes: Elements of one operand per lane.
         depth: Length of the inner dimension.
         operand: Type of an operand.
-        padding: Elements between rows in LDS, against bank conflicts.
+        padding: Elements between rows in LDS, to avoid bank conflicts.
     """
 
     builtin: str
@@ -71,7 +71,7 @@ _INSTRUCTIONS = {
 
 @dataclass(frozen=True)
 class _Tile:
-    """Rows and columns of the results of a workgroup, and elements of the inner dimension in LDS at a time."""
+    """Rows and columns of a workgroup's results, and elements of the inner dimension that are in LDS at a time."""
 
     rows: int
     columns: int
@@ -135,13 +135,13 @@ class MatrixTiles:
         return tuple(rewrites)
 
     def _with(self, kernel: KernelDescription) -> MatrixTiles:
-        """Return the same transform for another launch."""
+        """Return the same transform for a different launch."""
         other = copy(self)
         other._kernel = kernel
         return other
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         found = self._product(unit)
         return (Rejection(line_of(unit.kernel), found),) if isinstance(found, str) else ()
 
@@ -273,7 +273,7 @@ def _multiplied(instruction: _Instruction, tile: _Tile, blocks: tuple[int, int])
 
 
 def _stored(product: MatrixProduct, blocks: tuple[int, int]) -> list[str]:
-    """Return the code after the loop, once per result of a work-item."""
+    """Return the code after the loop, for each result of a work-item."""
     first, second = (factor.index.name for factor in product.factors)
     before, after = product.element
     return [

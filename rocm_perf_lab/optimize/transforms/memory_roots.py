@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
-    """Return the parameter or array that `pointer` is derived from; None if unknown."""
+    """Return the parameter or array from which `pointer` is derived; None if unknown."""
     origins = _parameters(function) | _arrays(function)
     if pointer in origins:
         return pointer
@@ -31,7 +31,7 @@ def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
 def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | None]:
     """Return the roots that are read and the roots that are written in `part`; None if one of them is unknown.
 
-    A dereferenced pointer and the address of an atomic count as both. References may be to anything.
+    A dereferenced pointer and the address of an atomic are both read and written. References may refer to anything.
     """
     if any(node.type == "reference_declarator" for node in walk(function.child_by_field_name("body") or function)):
         return None, None
@@ -56,7 +56,7 @@ def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | Non
 
 
 def _base(place: Node) -> Node:
-    """Return `a` for the place `&a[i][b[j]]`: which buffer it leads to does not depend on the index."""
+    """Return `a` for `&a[i][b[j]]`, because the buffer does not depend on the index."""
     if place.type == "pointer_expression" and text_of(place).startswith("&"):
         argument = place.child_by_field_name("argument")
         while argument is not None and argument.type == "subscript_expression":
@@ -83,7 +83,7 @@ def dereferenced(function: Node, part: Node) -> set[str | None]:
 
 
 def end_changes(function: Node, loop: CountedLoop) -> bool:
-    """Return whether a loop may write to memory that its end is read from."""
+    """Return whether a loop may write to the memory from which its end is read."""
     test = loop.node.child_by_field_name("condition")
     read, _ = touched(function, test) if test is not None else (set(), set())
     _, written = touched(function, loop.body)

@@ -1,4 +1,4 @@
-"""Loops whose iterations may run in any order: variables that they accumulate, and stores to different elements."""
+"""Loops with independent iterations: analysis of accumulated variables, and of stores to distinct elements."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Reduction:
     Args:
         name: Variable.
         type_name: Its type.
-        operation: How values are combined; `first max` and `first min` are pairs with the index of the first extreme, and
+        operation: Operation that combines values; `first max` and `first min` are pairs with the index of the first extreme, and
             `scaled sums` are relative to the exponential of the largest value, `name`.
         place: Variable with the index of the extreme, for pairs.
         value: Value at an index, `@`, if only the index of the extreme is kept.
@@ -90,7 +90,7 @@ class IndependentLoop:
 def independent_loop(
     unit: SourceUnit, node: Node, *, collective: bool = False, nonzero: Collection[str] = ()
 ) -> IndependentLoop | str:
-    """Return a loop as independent, or the reason why it is not proved to be.
+    """Return a loop with independent iterations, or the reason why this is not proved.
 
     Args:
         unit: Source.
@@ -118,12 +118,12 @@ def independent_loop(
 
 
 def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4, collective: bool = False) -> str | None:
-    """Return the name of a called function that is not known to depend on its arguments only, or None.
+    """Return the name of a called function whose result may depend on more than its arguments, or None.
 
     Args:
         unit: Source.
         part: Node with the calls.
-        depth: Most nested functions.
+        depth: Maximum nesting of functions.
         collective: Whether functions may exchange values within a wavefront.
     """
     for node in walk(part):
@@ -141,7 +141,7 @@ def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4, collective: boo
 
 
 def is_pure_call(name: str) -> bool:
-    """Return whether a function is known to depend on its arguments only."""
+    """Return whether the result of a function is known to depend only on its arguments."""
     return _PURE.fullmatch(name) is not None
 
 
@@ -194,7 +194,7 @@ def scalar_type(function: Node, name: str) -> str | None:
 
 
 def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
-    """Return the assignments in a loop to variables from outside of it, by variable, or why they are unknown."""
+    """Return the assignments in a loop to variables from outside of it, by variable, or the reason why they are unknown."""
     writes: dict[str, list[Node]] = {}
     for node in walk(loop.body):
         target = None
@@ -233,7 +233,7 @@ def _is_temporary(loop: CountedLoop, name: str) -> bool:
 
 
 def _is_private(target: Node, body: Node) -> bool:
-    """Return whether the variable at a place in a loop is declared in an iteration, before the place."""
+    """Return whether a variable is declared in the same iteration, before its use at a place in the loop."""
     for scope in ancestors(target):
         before = (c for c in scope.children if c.type == "declaration" and c.start_byte < target.start_byte)
         if any(text_of(target) in declared_in(declaration) for declaration in before):
@@ -244,7 +244,7 @@ def _is_private(target: Node, body: Node) -> bool:
 
 
 def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reduction] | str]:
-    """Return the variables that a loop assigns, and how it accumulates each, or why one is no reduction."""
+    """Return the variables that a loop assigns, with the reduction of each, or the reason why one is not a reduction."""
     writes = assigned_outside(loop)
     if isinstance(writes, str):
         return set(), writes
@@ -278,7 +278,7 @@ def _count(node: Node, name: str) -> int:
 
 
 def accumulating(name: str, node: Node) -> Operation | None:
-    """Return how a statement accumulates a variable; None if it does something else."""
+    """Return the operation with which a statement accumulates a variable; None for other statements."""
     if not is_statement(node):
         return None
     if node.type == "update_expression":
@@ -337,7 +337,7 @@ def _chosen_extreme(name: str, node: Node, kind: str) -> Operation | None:
 
 
 def _compares_otherwise(function: Node, kind: str, node: Node) -> bool:
-    """Return whether a test may compare values as another integer type than that of the variable."""
+    """Return whether a test may compare values in an integer type other than that of the variable."""
     if _FLOATING.search(kind):
         return False
     plain = kind.removeprefix("const ")
@@ -353,7 +353,7 @@ def _compares_otherwise(function: Node, kind: str, node: Node) -> bool:
 
 
 def _compared(test: Node, name: str, value: Node) -> Operation | None:
-    """Return `max` for the test `value > name`, `min` for `value < name`, also reversed; None for others."""
+    """Return `max` for the test `value > name`, `min` for `value < name`, including their reversed forms; None for others."""
     while test.type in ("parenthesized_expression", "condition_clause") and len(test.named_children) == 1:
         test = test.named_children[0]
     sides = (_bare(test.child_by_field_name("left")), _bare(test.child_by_field_name("right")))
@@ -373,7 +373,7 @@ def _bare(node: Node | None) -> str:
 
 
 def loses_digits(function: Node, kind: str, update: Node) -> bool:
-    """Return whether a variable has an integer type, and what is assigned to it is not known to be an integer."""
+    """Return whether a variable has an integer type, and the assigned value is not known to be an integer."""
     right = update.child_by_field_name("right")
     return not _FLOATING.search(kind) and right is not None and not is_integer(function, right)
 
@@ -486,7 +486,7 @@ def names_in_text(text: str) -> set[str]:
 
 
 def stores_of(function: Node, loop: CountedLoop, nonzero: Collection[str] = ()) -> bool | str:
-    """Return whether a loop stores to memory, or why its stores may reach the same element or one that it reads."""
+    """Return whether a loop stores to memory, or the reason why stores may reach the same element or one that is read."""
     read, written = touched(function, loop.body)
     if read is None or written is None:
         return "uses a pointer to an unknown buffer"

@@ -62,18 +62,18 @@ def apply(content: bytes, edits: Iterable[Edit]) -> str:
 
 
 def apply_within(part: bytes, start: int, edits: Iterable[Edit]) -> str:
-    """Return a part of a source after edits, whose positions are those of the whole source.
+    """Return a part of a source after edits, which have positions in the whole source.
 
     Args:
         part: The part.
-        start: Its position.
+        start: Position of the part in the source.
         edits: Edits inside the part.
     """
     return apply(part, [Edit(edit.start - start, edit.end - start, edit.text) for edit in edits])
 
 
 def unused_name(unit: SourceUnit, name: str) -> str:
-    """Return a name that the source does not use: the given one, or one that begins with it."""
+    """Return a name that does not occur in the source: `name`, or a name that begins with it."""
     while name.encode() in unit.content:
         name += "_"
     return name
@@ -161,7 +161,7 @@ def jumps_in(node: Node) -> bool:
 
 
 def loops_in(node: Node) -> bool:
-    """Return whether a node contains a loop, besides itself."""
+    """Return whether a node contains a loop other than itself."""
     return any(
         inner.type in ("for_statement", "while_statement", "do_statement", "for_range_loop")
         for inner in walk(node)
@@ -193,7 +193,7 @@ def is_consecutive(index: Node, name: str, nonzero: Collection[str] = ()) -> boo
     Args:
         index: Index.
         name: Variable.
-        nonzero: Names that are not 0; a product of one of them and the variable counts as a term too.
+        nonzero: Names that are not 0; a product of one of them and the variable also counts as a term.
     """
     if index.type == "identifier":
         return text_of(index) == name
@@ -305,7 +305,7 @@ def enclosing_function(node: Node) -> Node:
 
 
 def statements_with_pragma(unit: SourceUnit, node: Node) -> tuple[int, str]:
-    """Return the start of a loop with its `#pragma unroll` line, and that line."""
+    """Return the start of a loop, including its `#pragma unroll` line, and the text of that line."""
     pragma = loop_at(unit, node).pragma
     if pragma is None:
         return node.start_byte, ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def kept_accesses(unit: SourceUnit, plan: RowPlan) -> dict[str, str]:
-    """Return loads that at least two distributed loops with equal limits share, with their element types."""
+    """Return loads shared by at least two distributed loops with equal limits, with their element types."""
     kernel = unit.kernel
     if plan.scans or plan.tops or len(plan.loops) < 2 or len({(x.loop.start_text, x.loop.end_text) for x in plan.loops}) != 1:
         return {}
@@ -165,7 +165,7 @@ def _combined(loop: CountedLoop, reduction: Reduction, sums: dict[str, str], lan
         f"{{ {value} = rpl_other; {place} = rpl_place; }}",
         "}",
     ]
-    if reduction.value is not None:  # the naive loop reads no value before its first iteration
+    if reduction.value is not None:  # The original loop reads no value before its first iteration.
         load = f"auto rpl_value = {reduction.value.replace('@', place)};"
         lines = [f"if (({loop.start_text}) < {loop.end_text}) {{", load, *lines, "}"]
     return "\n".join(lines)

@@ -1,9 +1,9 @@
 """One group of lanes per row, for kernels in which one work-item processes a whole row.
 
-Neighbouring work-items of such a kernel read addresses that are a row apart, and few of them exist. The transform gives each row
-to a group of 8 to 1024 work-items. Loops whose iterations are independent are distributed over the lanes of the group, and what
-they accumulate is combined by shuffles, and through LDS if the group is larger than a wavefront. Everything else is computed by
-all lanes alike, and stored by the first one. The launch grows accordingly. The order of floating-point sums changes.
+Such a kernel has few work-items, and neighbouring ones read addresses that are a row apart. The transform assigns each row to a
+group of 8 to 1024 work-items. Loops with independent iterations are distributed over the lanes of the group, and accumulated
+values are combined by shuffles, and through LDS if the group is larger than a wavefront. All other code is executed by all lanes,
+and stored by the first one. The launch is enlarged accordingly. The order of floating-point sums changes.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 
 _BLOCK = 256
 _MOST_GROUPS = 65536
-"""Workgroups along x: an axis of a launch has less than 2^32 work-items."""
+"""Maximum number of workgroups along x, because an axis of a launch has less than 2^32 work-items."""
 _LEAST_OF_ATOMICS = ("atomic", "__shared__", "__sync", "volatile", "->")
 
 
 class RowGroups:
-    """Gives each row to a group of lanes.
+    """Assigns each row to a group of lanes.
 
     Args:
-        kernel: Description; it has one axis.
+        kernel: Description with a one-dimensional launch.
         lanes: Sizes of groups, powers of two from 8 to 1024.
         kept: Elements of a row that each lane keeps in registers, if several loops read them; 0 reads them again.
 
@@ -92,14 +92,14 @@ class RowGroups:
             if (variant.kept and not kept) or (variant.lanes > WAVE and (plan.scans or plan.tops or has_pairs(plan))):
                 continue
             if not plan.is_bounded and plan.row is not None and (self._items() * variant.lanes) % _block(plan, variant):
-                continue  # more work-items than described
+                continue  # More work-items than described.
             text = self._rewritten(unit, plan, variant, kept)
             keeping = f", {variant.kept} elements per lane in registers" if kept else ""
             rewrites.append(Rewrite(f"{variant.lanes} lanes per row{keeping}", text))
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         plan = self._plan(unit)
         return (Rejection(line_of(unit.kernel), plan),) if isinstance(plan, str) else ()
 
@@ -184,7 +184,7 @@ def _block(plan: RowPlan, variant: GroupVariant) -> int:
 
 
 def _row_edit(row: GlobalIndex, lanes: int, block: int) -> Edit:
-    """Return the edit after which work-items of a group have the same row."""
+    """Return the edit that gives all work-items of a group the same row."""
     wide = row.cast
     group = f"({wide}blockIdx.x + {wide}blockIdx.y * {_MOST_GROUPS})"
     rows = f"{group} * {block // lanes} + threadIdx.x / {lanes}" if block != lanes else group
@@ -192,7 +192,7 @@ def _row_edit(row: GlobalIndex, lanes: int, block: int) -> Edit:
 
 
 def _by_one_work_item(unit: SourceUnit) -> SourceUnit | None:
-    """Return a kernel in which only the first work-item of a workgroup works, without that test; None for others."""
+    """Return a kernel without the test that only the first work-item of a workgroup passes; None for kernels without it."""
     body = unit.kernel.child_by_field_name("body")
     nodes = statements(body) if body is not None else []
     tests = [

@@ -1,4 +1,4 @@
-"""Plans that distribute the loops of a kernel over groups of work-items that compute everything else alike."""
+"""Plans that distribute the loops of a kernel over groups of work-items; all work-items of a group execute the other code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.transforms.thread_indices import GlobalIndex
 
 LANE = "rpl_lane"
-"""Variable with the place of a work-item in its group."""
+"""Variable with the index of a work-item in its group."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class RowPlan:
     """Replacements of the statements of a kernel."""
 
     row: GlobalIndex | None
-    """None if a workgroup has one row, with its index."""
+    """None if a workgroup has one row, whose index is that of the workgroup."""
     loops: list[IndependentLoop] = field(default_factory=list)
     scans: list[ScanLoop] = field(default_factory=list)
     tops: list[TopLoop] = field(default_factory=list)
     single: list[Node] = field(default_factory=list)
-    """Statements that store, outside of distributed loops."""
+    """Stores outside of distributed loops."""
     is_bounded: bool = False
-    """Whether additional work-items compute nothing."""
+    """Whether additional work-items have no effect."""
 
     def operations(self) -> list[str]:
         """Return the operations that combine values of a group."""
@@ -73,7 +73,7 @@ class RowPlan:
 def collect(
     unit: SourceUnit, part: Node, plan: RowPlan, *, collective: bool = False, nonzero: Collection[str] = ()
 ) -> str | None:
-    """Add the statements of a block to a plan; return why one of them cannot be computed by all lanes alike."""
+    """Add the statements of a block to a plan; return the reason if a statement cannot be executed by all lanes."""
     for node in statements(part):
         is_empty = node.type == "expression_statement" and not node.named_children
         if is_empty or node.type in ("declaration", "return_statement", "break_statement", "continue_statement", ";"):
@@ -124,7 +124,7 @@ def collect(
 
 
 def hazard(kernel: Node, plan: RowPlan) -> str | None:
-    """Return why a lane may need what another lane stored, or None."""
+    """Return the reason why a lane may depend on a store of another lane, or None."""
     accesses: dict[str, list[tuple[Node, str]]] = {}
     for node in walk(kernel):
         if node.type == "pointer_expression" and text_of(node).startswith("*"):
@@ -138,7 +138,7 @@ def hazard(kernel: Node, plan: RowPlan) -> str | None:
         ):
             continue
         if initialises_pointer(node):
-            continue  # accesses by that pointer have the same root
+            continue  # accesses through that pointer have the same root
         base = node.child_by_field_name("argument")
         root = root_of(kernel, text_of(base)) if base is not None and base.type == "identifier" else None
         if root is None:
@@ -160,7 +160,7 @@ def hazard(kernel: Node, plan: RowPlan) -> str | None:
 
 
 def _changing(kernel: Node, plan: RowPlan, nodes: list[Node]) -> str | None:
-    """Return a name that changes which lane accesses an element, from one distributed loop to another; None if there is none."""
+    """Return a name through which an element may be accessed by different lanes in different distributed loops, or None."""
     loops = [*(x.loop for x in plan.loops), *(x.loop for x in plan.scans), *(x.loop for x in plan.tops)]
     for node in nodes:
         loop = next(loop for loop in loops if loop.node.start_byte <= node.start_byte < loop.node.end_byte)
@@ -172,7 +172,7 @@ def _changing(kernel: Node, plan: RowPlan, nodes: list[Node]) -> str | None:
 
 
 def _is_fixed(kernel: Node, name: str) -> bool:
-    """Return whether a variable has one value: a parameter or a declaration outside of loops, without assignments."""
+    """Return whether a variable is constant: a parameter or a declaration outside of loops, without assignments."""
     declared = [n for n in walk(kernel) if n.type in ("declaration", "for_range_loop") and name in declared_in(n)]
     if not declared:
         return name not in assigned_names(kernel.child_by_field_name("body") or kernel)
@@ -180,7 +180,7 @@ def _is_fixed(kernel: Node, name: str) -> bool:
 
 
 def _role(node: Node, plan: RowPlan) -> str:
-    """Return which lane accesses an element: that of an index, the first one, or all."""
+    """Return the lane that accesses an element: that of an index, the first one, or all."""
     for loop in (*(found.loop for found in plan.loops), *(found.loop for found in plan.tops)):
         if loop.node.start_byte <= node.start_byte < loop.node.end_byte:
             place = substituted(re.sub(r"\s+", "", text_of(node)), loop.index, "@")

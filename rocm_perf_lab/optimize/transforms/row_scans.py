@@ -1,4 +1,4 @@
-"""Loops that scan a row, `sum += x[i]; y[i] = sum`: recognised, and written for a group of lanes.
+"""Loops that scan a row, `sum += x[i]; y[i] = sum`, distributed over a group of lanes.
 
 Each lane takes a few consecutive elements, lanes exchange their sums by shuffles, and a carry connects the parts of a row.
 """
@@ -57,7 +57,7 @@ class ScanLoop:
 
 
 def scan_loop(unit: SourceUnit, node: Node) -> ScanLoop | str:
-    """Return a loop as a scan, or why it is not proved to be one."""
+    """Return a loop as a scan, or the reason why this is not proved."""
     loop = counted_loop(node)
     if loop is None or loop.step_text != "1":
         return "is not a counted loop with step 1"
@@ -89,7 +89,7 @@ def scan_loop(unit: SourceUnit, node: Node) -> ScanLoop | str:
 
 
 def _value(name: str, update: Node) -> str | None:
-    """Return what an accumulation combines with a variable, as text."""
+    """Return the text of the value that an accumulation combines with a variable."""
     right, operator = update.child_by_field_name("right"), text_of(update.child_by_field_name("operator"))
     if right is None:
         return "1" if update.type == "update_expression" else None
@@ -102,7 +102,7 @@ def _value(name: str, update: Node) -> str | None:
 
 
 def _obstacle(scan: ScanLoop) -> str | None:
-    """Return why the values of elements cannot be computed before those of earlier elements are combined."""
+    """Return the reason why values of elements cannot be computed independently of the combined value, or None."""
     later = {name for node in scan.before if scan.name in names_in(node) for name in declared_in(node)}
     stored: set[str] = set()
     for node in scan.before:

@@ -4,7 +4,7 @@
     sum = sum * old + expf(x - top);
     largest = top;
 
-Parts of the iterations are combined exactly: each sum is scaled by the exponential of the difference to the largest value of all.
+Results of several lanes are combined by scaling each sum with the exponential of the difference from the overall largest value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ScaledSums:
     Args:
         top: Variable with the largest value.
         sums: Variables that are relative to its exponential.
-        function: Exponential function.
-        calls: Its calls, whose argument is a difference to the largest value.
+        function: Name of the exponential function.
+        calls: Calls of this function, whose argument is a difference from the largest value.
     """
 
     top: str
@@ -43,9 +43,9 @@ class ScaledSums:
     calls: tuple[Node, ...]
 
     def body(self, loop: CountedLoop) -> str:
-        """Return the body of the loop for a part of the iterations.
+        """Return the body of the loop for a subset of the iterations.
 
-        Before the first finite value of a part, the sums stay 0. Only the first iteration of all may make them NaN.
+        Before the first finite value, the sums remain 0. Only the first iteration of the whole loop may make them NaN.
         """
         edits = []
         for call in self.calls:
@@ -55,7 +55,7 @@ class ScaledSums:
         return apply_within(loop.body.text or b"", loop.body.start_byte, edits)
 
     def merged(self, group_max: str, group_sum: str) -> list[str]:
-        """Return the code that combines the parts of a group.
+        """Return the code that combines the results of a group's lanes.
 
         Args:
             group_max: Function with the largest value of the group.
@@ -72,12 +72,12 @@ class ScaledSums:
 
 
 def scaled_sums(loop: CountedLoop, carried: set[str], kind: str) -> ScaledSums | None:
-    """Return how a loop accumulates its carried variables, or None if it is not this form.
+    """Return the scaled sums of a loop, or None for loops of a different form.
 
     Args:
         loop: Loop.
-        carried: Variables that it assigns, and that it does not declare.
-        kind: Their type.
+        carried: Variables that are assigned in the loop and declared outside.
+        kind: Type of the variables.
     """
     if len(carried) < 2:
         return None
@@ -135,7 +135,7 @@ def _values(nodes: list[Node], kind: str, changed: set[str]) -> dict[str, str]:
 
 
 def _assigned(node: Node) -> set[str]:
-    """Return variables that a node assigns, or whose address it takes, besides their declarations."""
+    """Return variables that a node assigns other than in declarations, or whose address it takes."""
     found = set()
     for inner in walk(node):
         is_address = inner.type == "pointer_expression" and text_of(inner).startswith("&")

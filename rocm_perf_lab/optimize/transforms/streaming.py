@@ -1,4 +1,4 @@
-"""Non-temporal accesses: values that are stored or loaded once do not displace others from the caches."""
+"""Non-temporal accesses: values that are stored or loaded once do not evict others from the caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = frozenset(
 
 
 class StreamAccesses:
-    """Stores, and then also loads, around the caches, for buffers with one access in the source."""
+    """Makes stores, and then also loads, non-temporal, for buffers with one access in the source."""
 
     name = "streaming"
     addresses = frozenset({"memory_bandwidth_bound", "latency_bound", "balanced", "unknown"})
@@ -44,7 +44,7 @@ class StreamAccesses:
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return that no buffer has a single access."""
+        """Return a rejection if no buffer has a single access."""
         return () if any(_single_accesses(unit)) else (Rejection(line_of(unit.kernel), "no buffer has a single access"),)
 
 

@@ -1,6 +1,6 @@
 """Strength reduction of divisions by loop invariants.
 
-`x / d` with a float `d` becomes a product with the reciprocal, computed once: one instruction instead of ten, and the result may
+`x / d` with a float `d` becomes a product with a reciprocal that is computed once: one instruction instead of ten; the result may
 differ in the last bit. `i / d` and `i % d` of an integer loop index become a quotient and a remainder that are updated by
 additions, which is exact.
 """
@@ -104,7 +104,7 @@ def _float_divisions(loop: Node) -> list[tuple[Node, str]]:
 
 
 def _integer_divisions(node: Node) -> dict[Node, str]:
-    """Return `index / d` and `index % d` of the loop index, all with the same loop-invariant integer `d`."""
+    """Return the expressions `index / d` and `index % d` of the loop index with one loop-invariant integer `d`."""
     loop = counted_loop(node)
     if any(">= 0 && " in text_of(p.child_by_field_name("condition")) for p in ancestors(node) if p.type == "if_statement"):
         return {}  # already rewritten

@@ -1,4 +1,4 @@
-"""Indices that a kernel computes from its work-item: `blockIdx.x * blockDim.x + threadIdx.x`, and its early return."""
+"""Indices that a kernel derives from the work-item, `blockIdx.x * blockDim.x + threadIdx.x`, and early returns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GlobalIndex:
 
     @property
     def cast(self) -> str:
-        """Cast with which an initialiser is computed in 64 bits, if that of the source is; else nothing."""
+        """Cast to 64 bits for the initialiser, if the source computes it in 64 bits; else empty."""
         return "(size_t)" if re.search(r"size_t|long|int64", text_of(self.node)) else ""
 
 
@@ -51,7 +51,7 @@ class LaunchSizes:
     """Workgroup size of a description, and the macros that have its value.
 
     Args:
-        kernel: Description with an own workgroup size.
+        kernel: Description with a workgroup size.
     """
 
     def __init__(self, kernel: KernelDescription) -> None:
@@ -86,7 +86,7 @@ class LaunchSizes:
         return unit.macro_value(text)
 
     def global_indices(self, unit: SourceUnit) -> dict[str, GlobalIndex]:
-        """Return the variables of the kernel that are the global index of an axis, by axis. An axis with several has none."""
+        """Return the variables that are the global index of an axis, by axis, except axes with several."""
         block = self.block
         found: dict[str, list[GlobalIndex]] = {}
         for node in walk(unit.kernel) if block is not None else ():
@@ -155,7 +155,7 @@ class LaunchSizes:
         return {name: a for name, a in self._arguments(unit).items() if isinstance(a, BufferArgument)}
 
     def _arguments(self, unit: SourceUnit) -> dict[str, Argument]:
-        """Return arguments by the names of the parameters at their positions; a description may name them otherwise."""
+        """Return arguments by the names of the parameters at their positions, which may differ from those in the description."""
         parameters = function_declarator(unit.kernel).child_by_field_name("parameters")
         given = [c for c in parameters.named_children if c.type == "parameter_declaration"] if parameters is not None else []
         if len(given) != len(self._kernel.arguments):
@@ -196,7 +196,7 @@ def builtin_uses(node: Node, *, without: tuple[Node, ...] = ()) -> set[str]:
 
 
 def hidden_index(unit: SourceUnit) -> str | None:
-    """Return how a source uses work-item builtins other than by a member in the kernel: macros, copies, calls; or None."""
+    """Return the way in which a source uses work-item builtins other than as a member access in the kernel, or None."""
     for function in unit.functions():
         for node in walk(function):
             if node.type not in ("identifier", "type_identifier"):
@@ -216,7 +216,7 @@ def _is_builtin(name: str) -> bool:
 
 
 def is_hidden_index(unit: SourceUnit, name: str) -> bool:
-    """Return whether an identifier stands for the index of a work-item: a macro with a builtin, or another builtin."""
+    """Return whether an identifier is an index of the work-item: a macro with a builtin, or another builtin."""
     return _OTHER_BUILTIN.fullmatch(name) is not None or any(map(_is_builtin, unit.expanded(name)))
 
 
@@ -241,7 +241,7 @@ def statements(body: Node) -> list[Node]:
 
 @dataclass(frozen=True)
 class Guarded:
-    """Statements of a kernel without the test of its indices.
+    """Statements of a kernel without the bounds checks of its indices.
 
     Args:
         nodes: Statements.
@@ -255,14 +255,14 @@ class Guarded:
 
 
 def guarded(nodes: list[Node], names: set[str], *, partial: bool = False) -> Guarded | None:
-    """Return the statements behind tests that limit all indices, or None.
+    """Return the statements guarded by tests that limit all indices, or None.
 
-    Statements before the last test only compute, because a launch may have more work-items that execute them.
+    Statements before the last test must be free of side effects, because additional work-items may execute them.
 
     Args:
         nodes: Statements of the kernel.
         names: Indices.
-        partial: Whether tests may also exclude other elements, as in `i > 0 && i < n - 1`. The result does not name those.
+        partial: Whether tests may also exclude other elements, as in `i > 0 && i < n - 1`. The result does not contain these.
     """
     found = Guarded([], {}, [])
     while True:
@@ -297,7 +297,7 @@ def only_computes(statement: Node) -> bool:
 
 
 def computes(part: Node) -> bool:
-    """Return whether code has no accesses to memory and no calls but of simple functions."""
+    """Return whether code has no memory accesses, and only calls simple functions."""
     for node in walk(part):
         is_dereferenced = node.type == "pointer_expression" and text_of(node).startswith("*")
         is_call = node.type == "call_expression" and _HARMLESS_CALL.fullmatch(called_name(node)) is None
@@ -350,7 +350,7 @@ def _closes_at_end(text: str) -> bool:
 
 
 def covering(kernel: KernelDescription, grid: str, old: int, new: int) -> str:
-    """Return the workgroups of size `new` that cover those of size `old`, without the part that no work-item needed."""
+    """Return an expression for the number of workgroups of size `new` that cover those of size `old`."""
     match = re.fullmatch(r"ceil_div\((?P<items>[^(),]+), *(?P<block>\w+)\)", grid)
     if match is not None:
         try:

@@ -1,6 +1,6 @@
 """Loops that keep the largest or smallest few values of a row in variables, `if (v > first) { second = first; first = v; } ...`.
 
-That a chain of tests does so is proved by running it on all orders of the variables and a new value.
+The chain of tests is proved correct by executing it for all orders of the variables and a new value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TESTS: dict[str, Callable[[int, int], bool]] = {
 
 
 class _UnknownError(Exception):
-    """A statement that is neither a test nor a copy of the variables."""
+    """Statement that is neither a test nor a copy of the variables."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TopLoop:
 
 
 def top_loop(unit: SourceUnit, node: Node) -> TopLoop | str:
-    """Return a loop that keeps extreme values, or why it is not proved to be one."""
+    """Return a loop that keeps extreme values, or the reason why this is not proved."""
     loop = counted_loop(node)
     if loop is None or loop.step_text != "1" or jumps_in(loop.body) or loops_in(loop.body):
         return "is not a plain counted loop with step 1"
@@ -96,7 +96,7 @@ def _start(kernel: Node, name: str) -> str:
 
 
 def _is_assigned_before(kernel: Node, name: str, loop: CountedLoop) -> bool:
-    """Return whether a variable is assigned before a loop, besides its declaration."""
+    """Return whether a variable is assigned before a loop, other than by its declaration."""
     found = [n for n in walk(kernel) if n.type in ("assignment_expression", "update_expression")]
     targets = [n.child_by_field_name("left") or n.child_by_field_name("argument") for n in found]
     return any(t is not None and t.start_byte < loop.node.start_byte and text_of(t) == name for t in targets)

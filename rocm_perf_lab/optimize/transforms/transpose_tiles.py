@@ -1,7 +1,7 @@
-"""Elements that are loaded along one axis and stored along the other, exchanged between work-items through a tile in LDS.
+"""Exchange of elements through a tile in LDS, for kernels that load along one axis and store along the other.
 
 A workgroup loads a square tile by rows and stores it by columns, so that both are contiguous. Padded rows avoid bank conflicts.
-A work-item loads several elements into registers before it waits for the first. Their values are the same as before.
+A work-item issues several loads before it waits for the first. Results do not change.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class TransposeTiles:
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         found = element_map(unit, self._kernel, LaunchSizes(self._kernel))
         if isinstance(found, str):
             return (Rejection(line_of(unit.kernel), found),)
         return () if self.propose(unit) else (Rejection(line_of(unit.kernel), "no tile fits into LDS or its launch bounds"),)
 
     def _with(self, kernel: KernelDescription) -> TransposeTiles:
-        """Return the same transform for another launch."""
+        """Return the same transform for a different launch."""
         other = copy(self)
         other._kernel = kernel
         return other
@@ -109,7 +109,7 @@ class TransposeTiles:
         return (DTYPES[buffer.dtype].itemsize if buffer is not None else _WORD) * (int(lanes[1]) if lanes is not None else 1)
 
     def _padding(self, unit: SourceUnit, load: StridedLoad, words: int) -> int:
-        """Return the elements between rows."""
+        """Return the number of padding elements between rows."""
         return -(-words * _WORD // self._bytes(unit, load))
 
     def _rewritten(self, unit: SourceUnit, found: ElementMap, side: int, rows: int, padding: int) -> str:

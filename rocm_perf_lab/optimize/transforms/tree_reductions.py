@@ -1,7 +1,7 @@
 """Reductions of a workgroup over an array in LDS, `x[t] += x[t + stride]` for halved strides, by shuffles and registers.
 
-The array disappears, so that only wavefronts wait for each other. Barriers disappear as well if they order nothing else: the
-kernel has no other LDS, and no buffer that it both reads and writes. Sums are added in another order.
+The array is removed, so that only wavefronts synchronise. Barriers are also removed if they order no other accesses: the kernel
+has no other LDS, and no buffer that it both reads and writes. The order of additions changes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Array:
-    """Array in LDS that only trees reduce: its declaration, and the edits that put its elements into registers."""
+    """Array in LDS that is only used by trees: its declaration, and the edits that move its elements to registers."""
 
     name: str
     element: str
@@ -67,14 +67,14 @@ class _Plan:
     arrays: tuple[_Array, ...]
     items: int
     barriers: tuple[Node, ...]
-    """Barriers that order nothing else."""
+    """Barriers that order no other accesses."""
 
 
 class TreeReductions:
     """Rewrites all such loops of a kernel.
 
     Args:
-        kernel: Description; its workgroup has one axis, with a power of two.
+        kernel: Description with a one-dimensional workgroup whose size is a power of two.
     """
 
     name = "tree reductions"
@@ -91,7 +91,7 @@ class TreeReductions:
         return (Rewrite(f"reduction in registers in line {lines}", _rewritten(unit, plan)),)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the kernel is not rewritten."""
+        """Return the reason why the kernel is not rewritten."""
         plan = self._plan(unit)
         return (Rejection(line_of(unit.kernel), plan),) if isinstance(plan, str) else ()
 
@@ -136,7 +136,7 @@ class TreeReductions:
         return _tree_of(unit.kernel, node, body, stride, items if is_doubled else None, self._lanes(unit.kernel))
 
     def _lanes(self, kernel: Node) -> set[str]:
-        """Return texts of the index in the workgroup: `threadIdx.x` and variables with its value."""
+        """Return the expressions of the local index: `threadIdx.x` and variables with its value."""
         found = {"threadIdx.x"}
         for node in walk(kernel):
             value = _CAST.sub("", _bare(node.child_by_field_name("value"))) if node.type == "init_declarator" else ""
@@ -167,7 +167,7 @@ def is_barrier(node: Node) -> bool:
 
 
 def _tree_of(kernel: Node, loop: Node, body: Node, stride: str, doubled: int | None, lanes: set[str]) -> _Tree | None:
-    """Return the loop as a tree if its body is one step: a barrier and the sum of a part of the work-items."""
+    """Return the loop as a tree if its body is one step: a barrier, and a sum by some of the work-items."""
     parts = [node for node in statements(body) if not is_barrier(node)]
     if len(parts) != 1 or len(statements(body)) == 1 or parts[0].type != "if_statement":
         return None
@@ -210,7 +210,7 @@ def _step(statement: Node, lane: str, stride: str) -> tuple[str, str] | None:
 
 
 def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Array | str:
-    """Return the edits that put an array into registers, or why that is not possible."""
+    """Return the edits that move an array to registers, or the reason why that is not possible."""
     declared = [
         node
         for node in walk(kernel)
@@ -255,7 +255,7 @@ def _array(kernel: Node, name: str, trees: list[_Tree], lanes: set[str]) -> _Arr
 
 
 def _returns_for_lane(unit: SourceUnit, node: Node, lanes: set[str]) -> bool:
-    """Return whether a node is a `return` of some work-items of a workgroup only."""
+    """Return whether a node is a `return` that only some work-items of a workgroup execute."""
     if node.type != "return_statement":
         return False
     tests = [p.child_by_field_name("condition") for p in ancestors(node) if p.start_byte > unit.kernel.start_byte]
@@ -276,7 +276,7 @@ def _block_of(store: Node) -> Node | None:
 
 
 def _orders_nothing(unit: SourceUnit, arrays: list[_Array]) -> bool:
-    """Return whether barriers order no accesses, if the arrays are in registers."""
+    """Return whether barriers order no accesses once the arrays are in registers."""
     kernel = unit.kernel
     if text_of(kernel).count("__shared__") != len(arrays) or "volatile" in text_of(kernel):
         return False

@@ -1,7 +1,7 @@
 """Loop unrolling with `#pragma unroll N`.
 
 Loops with barriers, atomics, dynamic shared memory, inline assembly or early exits are not changed, nor are loops other than
-`for` loops. A pragma that does not change the machine code is a duplicate for the closed loop.
+`for` loops. The closed loop discards a pragma that does not change the machine code as a duplicate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UnrollLoops:
         factors: Unroll factors, from 2 to 8.
 
     Raises:
-        LabError: There is no factor, or one is out of range.
+        LabError: No factor is set, or one is out of range.
     """
 
     name = "unroll"

@@ -8,7 +8,7 @@
       __syncthreads();
     }
 
-Each element of a tile is stored by one work-item, so that the value at `[ty][k]` is what the work-item (k, ty) has stored.
+Each element of a tile is stored by one work-item: the value at `[ty][k]` was stored by work-item (k, ty).
 Transforms of products of one element per work-item then apply.
 """
 
@@ -53,8 +53,8 @@ class _Stored:
     """Value of an element of a tile.
 
     Args:
-        axes: Axis of the work-item that each index of the tile is.
-        value: What a work-item stores.
+        axes: Axis of the work-item for each index of the tile.
+        value: Value that a work-item stores.
     """
 
     axes: tuple[str, ...]
@@ -121,14 +121,14 @@ def _substituted_all(text: str, by: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _Product:
-    """A kernel with tiles in LDS."""
+    """Kernel with tiles in LDS."""
 
     unit: SourceUnit
     sizes: LaunchSizes
     tiles: set[str]
 
     def loop(self, outer: Node) -> tuple[str, set[tuple[str, str]]] | None:
-        """Return the loop over tiles as a loop over elements, and the limits that it no longer tests; None for other loops."""
+        """Return the loop over tiles as a loop over elements, and the limits that are no longer tested; None for other loops."""
         header = counted_loop(outer)
         inside = statements(header.body) if header is not None else []
         inner = [node for node in inside if node.type == "for_statement"]
@@ -174,7 +174,7 @@ class _Product:
         return f"{head} {text}", {(name, limit) for name, limit in known if name != place}
 
     def _stores(self, nodes: list[Node]) -> dict[str, _Stored] | None:
-        """Return what the statements before the barrier store to tiles; None if they do anything else."""
+        """Return the stores to tiles before the barrier; None if there are other statements."""
         found: dict[str, _Stored] = {}
         local: dict[str, str] = {}
         for node in nodes:
@@ -202,7 +202,7 @@ class _Product:
         return found
 
     def _value(self, stored: _Stored | None, indices: tuple[str, ...], along: str, depth: int) -> tuple[str, list[str]] | None:
-        """Return the load for an element of a tile, and the tests under which it is not 0."""
+        """Return the load for an element of a tile, and the conditions under which it is not 0."""
         block = self.sizes.block
         if stored is None or block is None or len(indices) != len(stored.axes):
             return None
@@ -258,7 +258,7 @@ def _limit(test: str) -> tuple[str, str] | None:
 
 
 def _limits(unit: SourceUnit, kernel: KernelDescription, after: list[Node]) -> dict[str, str] | None:
-    """Return the limit of each index: from the test of the result, or else from the launch, which then has no rest."""
+    """Return the limit of each index: from the test of the result, else from the launch, if it has no partial workgroups."""
     sizes = LaunchSizes(kernel)
     indices = sizes.global_indices(unit)
     if set(indices) != {"x", "y"} or len(after) != 1 or sizes.block is None:

@@ -1,9 +1,9 @@
 """Vector loads and stores of two or four elements, in loops with provably consecutive accesses.
 
 Loops with a step of 1 keep the order of their iterations. In loops that start at the work-item index and step by the workgroup or
-grid size, each work-item processes consecutive elements instead; sums and extremes of a work-item then combine other elements,
-which is a reassociation. The rewritten code tests the alignment before the loop, and keeps the original loop for unaligned
-buffers and for the remaining elements.
+grid size, each work-item processes consecutive elements instead; sums and extremes of a work-item then combine different
+elements, which is a reassociation. The rewritten code tests the alignment before the loop, and keeps the original loop for
+unaligned buffers and for the remaining elements.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _GATHERING_CALLS = re.compile(r"f?max[f]?|f?min[f]?|__builtin_f(?:max|min)f?|std
 
 @dataclass(frozen=True)
 class _Plan:
-    """A loop that can be vectorised. `accesses`: element type, whether read, and whether written, by source text."""
+    """Vectorisable loop. `accesses` contains element type, whether read, and whether written, by source text."""
 
     loop: CountedLoop
     accesses: dict[str, tuple[str, bool, bool]]
@@ -164,7 +164,7 @@ class VectorLoads:
     def _without_conflicts(
         self, function: Node, loop: CountedLoop, found: dict[str, tuple[str, bool, bool]], strided: bool
     ) -> _Plan | str:
-        """Check that loads and stores, which change their order, access different buffers."""
+        """Check that loads and stores, whose order changes, access different buffers."""
         read, written = touched(function, loop.body)
         if read is None or written is None:
             return "uses a pointer to an unknown buffer"
@@ -176,7 +176,7 @@ class VectorLoads:
         return _Plan(loop, found, strided)
 
     def _is_strided(self, unit: SourceUnit, loop: CountedLoop) -> bool:
-        """Return whether a loop starts at the work-item index and steps by the workgroup size, or the same for the grid."""
+        """Return whether a loop starts at the local index and steps by the workgroup size, or the same for the grid."""
         function = enclosing_function(loop.node)
         if function != unit.kernel or any(n != 1 for n in self._sizes()[1:]):
             return False
@@ -212,7 +212,7 @@ class VectorLoads:
 
 
 def _atomics_are_statements(body: Node) -> bool:
-    """Return whether no result of an atomic is used, so that the order of integer atomics does not matter."""
+    """Return whether the results of all atomics are unused, so that the order of integer atomics does not matter."""
     calls = [
         n for n in walk(body) if n.type == "call_expression" and "atomic" in text_of(n.child_by_field_name("function")).lower()
     ]
@@ -220,7 +220,7 @@ def _atomics_are_statements(body: Node) -> bool:
 
 
 def _impure_call(unit: SourceUnit, body: Node) -> str | None:
-    """Return the name of a called function, besides atomics, that may access memory, or None."""
+    """Return the name of a called function, other than atomics, that may access memory, or None."""
     calls = [n for n in walk(body) if n.type == "call_expression" and "atomic" not in called_name(n).lower()]
     return next((impure for call in calls if (impure := impure_call(unit, call)) is not None), None)
 

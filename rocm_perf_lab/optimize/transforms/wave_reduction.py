@@ -1,8 +1,8 @@
-"""Replace atomics of all work-items on one address by a reduction in registers and one atomic per wavefront.
+"""Replacement of atomics of all work-items on one address by a reduction in registers and one atomic per wavefront.
 
 This applies to statements `atomicAdd(&place, value)` (and Max, Min, And, Or, Xor) with the same address for all work-items, in
 workgroups of whole wavefronts. Every work-item must execute the statement, or it must be the only statement of an `if`, whose
-condition then selects a neutral value. The order of a sum of floats changes; with atomics it is not defined anyway.
+condition then selects a neutral value. The order of floating-point additions changes, which is undefined with atomics anyway.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Another order of workgroups, so that neighbours share the L2 cache of one accelerator complex die (XCD).
+"""Reordering of workgroups, so that neighbours share the L2 cache of one accelerator complex die (XCD).
 
-The hardware assigns workgroup i to XCD i modulo their number. With N workgroups on X dies, those of one die get consecutive
-numbers here: workgroup i computes what number (i % X) * (N / X) + min(i % X, N % X) + i / X had to compute. That is a permutation
-for every N, so that each workgroup of the original launch is computed once.
+The hardware assigns workgroup i to XCD i modulo their number. The rewrite assigns consecutive numbers to the workgroups of one
+die: of N workgroups on X dies, workgroup i executes the original workgroup (i % X) * (N / X) + min(i % X, N % X) + i / X. This is
+a permutation for every N, so that each original workgroup is executed once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PREFIX = "xcd_"
 
 
 class XcdOrder:
-    """Gives each XCD consecutive workgroups.
+    """Assigns consecutive workgroups to each XCD.
 
     Args:
         kernel: Description.
-        target: GPU; one with a single XCD needs no other order.
+        target: GPU; the order is kept on GPUs with a single XCD.
     """
 
     name = "workgroup order"
@@ -66,7 +66,7 @@ class XcdOrder:
         return (Rewrite(f"consecutive workgroups on each of {dies} XCDs", apply(unit.content, edits)),)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Return why the order is kept."""
+        """Return the reason why the order is kept."""
         found = self._obstacle(unit)
         return () if found is None else (Rejection(line_of(unit.kernel), found),)
 

@@ -265,7 +265,7 @@ def test_retries_have_a_limit() -> None:
     [
         (Fails(401), "put a valid key into the environment variable OPENAI_API_KEY"),
         (Fails(404), "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"),
-        (Fails(400), "check that the endpoint is up"),
+        (Fails(400), "check that the endpoint runs"),
         (Fails(429, code="insufficient_quota"), "wait, or raise optimizer.llm.max_retries"),
     ],
 )
