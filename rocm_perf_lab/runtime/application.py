@@ -1,4 +1,4 @@
-"""Runs an application on emulated GPUs: the session, the translation service and the application's processes."""
+"""Execution of an application on emulated GPUs: session, translation service and the application's processes."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class DriverOptions:
     threads: int
     """Threads per dispatch."""
     any_order: bool = False
-    """Whether kernels whose results depend on the order of workgroups use several threads too."""
+    """Whether kernels whose results depend on the order of workgroups also use several threads."""
     max_instructions: int = 0
-    """Of one dispatch; 0: no limit."""
+    """Limit of wave instructions per dispatch; 0: no limit."""
     max_seconds: int = 0
-    """Wall time of one dispatch; 0: no limit."""
+    """Limit of wall-clock time per dispatch in seconds; 0: no limit."""
     heartbeat_seconds: int = 0
-    """Time after which a line reports a dispatch that is still running; 0: never."""
+    """Seconds after which a running dispatch is reported; 0: never."""
     trace: int = 0
     """Verbosity of the driver's log on standard error: 0 to 3."""
     checks: int = 0
@@ -87,11 +87,11 @@ class ApplicationRun:
     recorder: DispatchRecorder | None = None
     """Profile of the dispatches."""
     timeout_s: float = math.inf
-    """Time after which the application is ended."""
+    """Seconds after which the application is stopped."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that the application gets besides those of this process."""
+    """Environment variables of the application, in addition to those of this process."""
     shared: tuple[Path, ...] = ()
-    """Directories of this machine that an application in a root sees, besides the working directory and this Python."""
+    """Directories to mount in the root directory, in addition to the working directory and this Python."""
     shall_end: Callable[[], bool] | None = None
     """Called about ten times per second; the application is stopped when it returns true."""
 
@@ -113,7 +113,7 @@ class ApplicationResult:
     findings: tuple[ApplicationFinding, ...] = ()
     """Of the checks."""
     translations: int = 0
-    """Translations of kernels that were not in the cache."""
+    """Number of kernels that were translated, because they were not in the cache."""
 
 
 def run_application(run: ApplicationRun) -> ApplicationResult:
@@ -205,7 +205,7 @@ def _command(run: ApplicationRun, session: Session, driver: Path) -> tuple[tuple
 
 
 def _python_directories() -> Iterator[Path]:
-    """Yield the directories of this Python and of this package, so that rocm-perf itself runs inside a root."""
+    """Yield the directories of this Python and of this package, so that rocm-perf can run inside a root."""
     yield Path(sys.prefix)
     yield Path(sys.base_prefix)
     yield Path(__file__).parents[2]
@@ -227,7 +227,7 @@ def _has_terminal() -> bool:
 
 @contextmanager
 def _signals_blocked() -> Iterator[tuple[frozenset[signal.Signals], frozenset[signal.Signals]]]:
-    """Block the signals to forward, except ignored ones; yield the mask before, and the blocked signals."""
+    """Block the signals to forward, except ignored ones; yield the previous mask, and the blocked signals."""
     watched = frozenset(number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched | {signal.SIGCHLD})
     try:
@@ -238,7 +238,7 @@ def _signals_blocked() -> Iterator[tuple[frozenset[signal.Signals], frozenset[si
 
 @contextmanager
 def _terminal_restored() -> Iterator[None]:
-    """Restore the modes of the terminal: an application that was killed may have left it without echo."""
+    """Restore the terminal modes: a killed application may not have restored the echo."""
     try:
         modes = termios.tcgetattr(sys.__stdin__) if sys.__stdin__ else None
     except (termios.error, ValueError, OSError):
@@ -259,5 +259,5 @@ def check_root(root: Path) -> Path:
     """
     root = root.absolute()
     if not (root / "usr").is_dir():
-        raise LabError("this is no directory tree with ROCm", where=str(root), hint="set one up: make rocm-root")
+        raise LabError("this is not a ROCm directory tree", where=str(root), hint="set up one with make rocm-root")
     return root

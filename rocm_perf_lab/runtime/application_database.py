@@ -1,8 +1,8 @@
 """rocpd databases of an application that ran on emulated GPUs: `write_databases(...)`, one per process that dispatched kernels.
 
 Records are read and written one by one, so that memory does not grow with the number of dispatches. Instruction counters are
-exact. Counters that depend on time or caches are those of the estimate from which the duration of the dispatch was scaled, scaled
-alike.
+exact. Counters that depend on time or caches are scaled from the same estimate, and by the same factor, as the duration of the
+dispatch.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 DEVICE_NAME = "emulator"
 _MOST_COUNTED = 2000
-"""Dispatches of a kernel with counters in a database: more have so many rows that it becomes slow."""
+"""Maximum number of dispatches of a kernel with counters in a database, which limits the number of rows."""
 _RECORDS = "records.*"
 
 
 @dataclass(frozen=True)
 class ApplicationKernel:
-    """Kernel that an application launched, and its code object; `code` is empty if the driver did not see it being loaded."""
+    """Kernel that an application launched, and its code object; `code` is empty if the driver did not observe its loading."""
 
     timed: TimedKernel
     architecture: str
@@ -58,7 +58,7 @@ class ApplicationKernel:
 
 @dataclass(frozen=True)
 class ApplicationRecords:
-    """Everything that a finished session knows about dispatches.
+    """Records of a finished session about dispatches.
 
     Args:
         session: Directory with the records of the processes.
@@ -77,19 +77,19 @@ class ApplicationRecords:
     selected: frozenset[int] | None = None
 
     def is_selected(self, entry: RecordedDispatch) -> bool:
-        """Return whether a dispatch has counters: the driver counts the work of those that it is to record in detail."""
+        """Return whether a dispatch has counters: the driver counts the work of dispatches that it records in detail."""
         return bool(entry.counts) and (self.selected is None or entry.kernel in self.selected)
 
 
 @dataclass(frozen=True)
 class WrittenDatabases:
-    """Databases of an application, and remarks for readers of the numbers."""
+    """Databases of an application, and remarks on their validity."""
 
     databases: tuple[Path, ...]
     dispatches: int
     notes: tuple[str, ...]
     unselected: int = 0
-    """Dispatches without counters, since they were not selected."""
+    """Number of dispatches without counters, since they were not selected."""
     selected_kernels: tuple[str, ...] = ()
     """Mangled names of the kernels with selected dispatches."""
     estimated: Mapping[int, EstimatedPlace] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class _ProcessDatabase:
         return written
 
     def _remember(self, counts: RecordedCounts) -> bool:
-        """Compute the exact counters of an entry; return False, as it is no row."""
+        """Compute the exact counters of an entry; return False, because it is not a row."""
         kernel = self.records.kernels.get(counts.kernel)
         if kernel is not None and self.counted[counts.kernel] < _MOST_COUNTED:
             values = dispatch_counters(kernel.timed.program, counts.block_executions, counts.block_active_lanes, counts.memory)

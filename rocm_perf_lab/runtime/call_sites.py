@@ -15,7 +15,7 @@ _LARGEST_FILE_BYTES = 1 << 28
 
 
 class CallSites:
-    """Lines of host code; each file is read once.
+    """Source lines of host code; each file is read once.
 
     Args:
         root: Directory tree in which the application ran, if any.
@@ -26,7 +26,7 @@ class CallSites:
         self._lookups: dict[str, Callable[[int], str]] = {}
 
     def line_of(self, path: str, offset: int) -> str | None:
-        """Return `file:line` of the call that returns to an address, or the function or file if there are no lines.
+        """Return `file:line` of the call that returns to an address, or the function or file without line tables.
 
         Args:
             path: Executable or library; empty if unknown.

@@ -1,4 +1,4 @@
-"""Texts of findings of `rocm-perf run --check` in kernels."""
+"""Messages about findings of `rocm-perf run --check` in kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN_LANES = 4
 _ACCESSES, _MOST_STEPS = ("global_", "flat_", "buffer_", "ds_"), 8
-"""Instructions whose line is used for one without a line, and how many of them back."""
+"""Maximum distance, in preceding instructions, of a source line that is used for an instruction without one."""
 
 
 class DeviceDetail(ctypes.Structure):
@@ -41,7 +41,7 @@ class DeviceText:
     source: str | None
     """File and line."""
     other_source: str | None
-    """Of the other access of a race."""
+    """Source line of the other access of a race."""
 
 
 def describe_finding(
@@ -86,7 +86,7 @@ class _Texts:
         return found
 
     def address(self) -> int:
-        """Return the address of the instruction in the code object; of a barrier, which is before its resume point."""
+        """Return the address of the instruction in the code object; a barrier precedes its resume point."""
         from rocm_perf_lab.emulator.translate.function import resume_id
 
         instructions = self.program.instructions
@@ -106,7 +106,7 @@ class _Texts:
         return self.line_near(self.program.instructions[index].address) if known else None
 
     def line_near(self, address: int) -> str | None:
-        """Return the line of an instruction; if the compiler made it of several lines, that of the last access before it."""
+        """Return the line of an instruction; if the compiler merged several lines, that of the last access before it."""
         line = self.lines(address)
         if line is not None:
             return line

@@ -1,7 +1,8 @@
 """Code of a kernel that an application launched: `find_code(block, descriptor, file) -> CodeImage`.
 
-The runtime copies the segments of a code object to device memory, with headers, dynamic symbols and notes. The file itself has
-all symbols and source lines; it is used if the driver saw it being loaded. Kernels of the runtime are a descriptor and code.
+The runtime copies the segments of a code object to device memory, with headers, dynamic symbols and notes. The file also contains
+all symbols and source lines; it is used if the driver observed its loading. Kernels of the runtime consist of a descriptor and
+code.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _PAGE = 4096
 _SEARCHED_BYTES = 256 << 20
-"""Distance from the descriptor at which the beginning of a code object is searched."""
+"""Maximum distance in bytes from the descriptor at which the beginning of a code object is searched."""
 _MOST_RAW_BYTES = 1 << 20
 _PROGBITS, _CODE_FLAGS = 1, 6
 _DESCRIPTOR_SUFFIX = ".kd"
@@ -47,7 +48,7 @@ class CodeImageError(LabError):
 
 @dataclass(frozen=True)
 class DeviceBlock:
-    """Block of device memory; `load(offset, size)` reads it, and returns less at its end."""
+    """Block of device memory; `load(offset, size)` reads it, and returns fewer bytes at its end."""
 
     address: int
     size: int
@@ -55,7 +56,7 @@ class DeviceBlock:
 
     @property
     def end(self) -> int:
-        """Address behind the block."""
+        """First address after the block."""
         return self.address + self.size
 
     def read(self, address: int, size: int) -> bytes:
@@ -84,12 +85,12 @@ class CodeImage:
     descriptor: bytes
     """Descriptor in memory: 64 bytes, or 256 of version 2."""
     is_file: bool = False
-    """Whether this is the file, with all its sections."""
+    """Whether the image is the file, with all its sections."""
     is_raw: bool = False
-    """Whether there is no code object, only a descriptor and code."""
+    """Whether the image is only a descriptor and code, without a code object."""
 
     def key(self, architecture: str) -> str:
-        """Return a hash of everything on which the code of the kernel depends, without its place in memory."""
+        """Return a hash of everything on which the code of the kernel depends, except its address."""
         digest = hashlib.sha256(f"{architecture} {self.is_file} {self.is_raw} {self.descriptor_address}\0".encode())
         digest.update(self.descriptor)
         digest.update(self.elf.data)
@@ -160,7 +161,7 @@ def find_code(block: DeviceBlock, descriptor: int, file: bytes = b"") -> CodeIma
         try:
             return CodeImage(elf_of_image(block.read, header), header.address, descriptor - header.address, content)
         except (CodeImageError, CodeObjectError):
-            pass  # something that looks like a header: the kernel is described by its descriptor alone
+            pass  # Data that resembles a header: only the descriptor describes the kernel.
     return _raw(block, descriptor, content)
 
 
@@ -195,7 +196,7 @@ def _file_of(block: DeviceBlock, descriptor: int, header: ImageHeader | None, fi
             if load_address % _PAGE == 0 and _is_loaded_at(block, elf, load_address):
                 return elf, load_address
     except CodeObjectError:
-        pass  # a damaged file: memory has all that is needed
+        pass  # The file is damaged; memory contains all necessary data.
     return None
 
 
@@ -211,7 +212,7 @@ def _is_loaded_at(block: DeviceBlock, elf: ElfFile, load_address: int) -> bool:
 
 
 def _raw(block: DeviceBlock, descriptor: int, content: bytes) -> CodeImage:
-    """Return a descriptor with the code behind its entry as an image."""
+    """Return an image of a descriptor and the code at its entry."""
     offset = _descriptor_of(content, "").entry_offset
     entry = descriptor + offset
     if entry % _INSTRUCTION_BYTES or not block.address <= entry < block.end or not offset:
@@ -227,7 +228,7 @@ def _raw(block: DeviceBlock, descriptor: int, content: bytes) -> CodeImage:
 
 
 def _descriptor_of(content: bytes, architecture: str) -> KernelDescriptor:
-    """Return the descriptor in memory; without an architecture, only its entry is right."""
+    """Return the descriptor in memory; without an architecture, only its entry is valid."""
     if len(content) < KERNEL_CODE_BYTES:
         return parse_descriptor(content)
     described = kernel_code_of(content, "without a name", architecture).descriptor if architecture else None
@@ -236,12 +237,12 @@ def _descriptor_of(content: bytes, architecture: str) -> KernelDescriptor:
 
 @lru_cache(maxsize=4)
 def _kernels_of(elf: ElfFile, architecture: str) -> tuple[KernelMetadata, ...]:
-    """Return the kernels of a code object, which may have hundreds; requests for several of them follow each other."""
+    """Return the kernels of a code object; cached, because a code object may have hundreds that are requested in sequence."""
     return code_object_of(elf, architecture).kernels
 
 
 def _unnamed_kernel(image: CodeImage, architecture: str) -> KernelMetadata:
-    """Return a kernel that has neither symbol nor metadata; runtimes have some for copying and filling memory."""
+    """Return a kernel without symbol and metadata, like those of runtimes for copying and filling memory."""
     descriptor = _descriptor_of(image.descriptor, architecture)
     registers = allocated_registers(descriptor, architecture)
     entry = image.descriptor_address + descriptor.entry_offset

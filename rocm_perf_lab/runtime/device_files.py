@@ -18,7 +18,7 @@ DRIVER_VERSION = "6.12.12"
 _BRIDGE = "sys/devices/pci0000:00"
 _DRM_MAJOR = 226
 _HOST_BYTES_SHARE = 2
-"""The GPU can map this part of the host's memory."""
+"""Fraction of the host's memory that a GPU can map."""
 
 
 def device_files(gpus: Sequence[TopologyGpu], host_memory_bytes: int) -> FileTree:

@@ -1,6 +1,6 @@
-"""Records of dispatches of an application, as the emulated driver writes them (`driver/service.h`).
+"""Records of an application's dispatches, written by the emulated driver (`driver/service.h`).
 
-`DetailedDispatch.parse` reads the message about a dispatch whose duration is wanted. `read_records` reads the file of a process,
+`DetailedDispatch.parse` reads the message that requests the duration of a dispatch. `read_records` reads the file of a process
 entry by entry, so that memory does not grow with the number of dispatches.
 """
 
@@ -117,7 +117,7 @@ class CopyEntry(ctypes.Structure):
 
 @dataclass(frozen=True)
 class DetailedDispatch:
-    """One dispatch with everything that the timing model needs.
+    """One dispatch with all inputs of the timing model.
 
     `block_executions` and `block_active_lanes` are (block_count), `workgroup_counts` is (workgroups), empty for a very large
     grid. `ranges` are (address, bytes) of the memory that the GPU can access, by address. `traces[k][wave]` are the words of one
@@ -129,7 +129,7 @@ class DetailedDispatch:
     gpu: int
     dispatch: int
     geometry: Geometry
-    """Without dynamic LDS, which the record does not tell from static LDS."""
+    """Launch geometry without dynamic LDS, which the record does not distinguish from static LDS."""
     lds_bytes: int
     scratch_bytes: int
     instructions: int
@@ -193,7 +193,7 @@ class DetailedDispatch:
 
 @dataclass(frozen=True)
 class RecordedProcess:
-    """A process of the application; times are nanoseconds of the emulated GPU."""
+    """Process of the application; times are nanoseconds of the emulated GPU."""
 
     pid: int
     parent: int
@@ -214,7 +214,7 @@ class RecordedCounts:
 
 @dataclass(frozen=True)
 class RecordedDispatch:
-    """One dispatch. `counts` numbers its :class:`RecordedCounts`, `estimate` the estimate of its duration; 0 is none."""
+    """One dispatch. `counts` is the number of its :class:`RecordedCounts`, `estimate` that of its estimate; 0 for none."""
 
     kernel: int
     gpu: int
@@ -249,7 +249,7 @@ RecordedEntry = RecordedProcess | RecordedCounts | RecordedDispatch | RecordedCo
 def read_records(path: Path) -> Iterator[RecordedEntry]:
     """Read the entries of the file of one process, in the order in which they were written.
 
-    An incomplete last entry, of a process that was killed, is left out.
+    An incomplete last entry, from a killed process, is omitted.
 
     Args:
         path: File `records.PID.NUMBER` of a session.

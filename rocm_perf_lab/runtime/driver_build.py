@@ -1,4 +1,4 @@
-"""Builds the library that is preloaded into an application: the emulator's C runtime and the emulated kernel driver."""
+"""Build of the library that is preloaded into an application: the emulator's C runtime and the emulated kernel driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocm_perf_lab.emulator.c_library import OLDEST_GLIBC, CLibrary, build_libra
 from rocm_perf_lab.toolchain.hsa_headers import HSA_HEADERS, find_hsa_headers
 
 DRIVER_SOURCES = Path(__file__).parent / "driver"
-# Interposed functions are declared with arguments that are never null, but applications pass null: their checks have to stay.
+# Keeps null checks of interposed functions: their arguments are declared non-null, but applications pass null.
 _FLAGS = (
     *("-std=gnu11", "-O2", "-march=native", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks"),
     *("-fPIC", "-pthread"),

@@ -1,8 +1,8 @@
 """Durations of an application's dispatches by the timing model: `estimated(message, kernel, target, counters)`.
 
-The driver sends the first dispatch of a kernel and geometry with traces of some workgroups. They are chosen before the launch,
-since the memory of an application cannot be rewound for a second run; exact counts of all workgroups then tell which of them each
-traced one stands for.
+The driver sends the first dispatch of a kernel and geometry with traces of some workgroups. These are selected before the launch,
+since the memory of an application cannot be restored for a second run. Exact counts of all workgroups then determine which of
+them each traced one represents.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EstimatedDispatch:
     """Number of its kernel."""
     duration_ns: int
     fixed_ns: int
-    """Part of the duration that does not depend on the work."""
+    """Part of the duration in ns that does not depend on the work."""
     instructions: int
     counters: Mapping[str, float]
 
@@ -92,7 +92,7 @@ class DurationJob:
 
 
 class EmulatedClock:
-    """Estimates of the dispatches of an application, by number. Threads may share it.
+    """Estimates of the dispatches of an application, by number; thread-safe.
 
     Args:
         target: The emulated GPU. Without a timing model all durations are 0.
@@ -138,7 +138,7 @@ class EmulatedClock:
         """
 
         if self._selection is not None and not self._selection.has_kernel(kernel.facts.name):
-            return bytes(DurationAnswer())  # the driver then computes a rough duration
+            return bytes(DurationAnswer())  # The driver then computes a rough duration.
 
         def estimate(message: bytes) -> EstimatedDispatch:
             unsupported = kernel.facts.unsupported
@@ -193,7 +193,7 @@ def estimated(message: bytes, kernel: TimedKernel, target: Target, counters: Seq
 
 
 def read_detail(directory: Path, record: int) -> DetailedDispatch:
-    """Read the dispatch of an estimate again.
+    """Return the dispatch of an estimate from its stored message.
 
     Args:
         directory: `details` of the clock.
@@ -205,7 +205,7 @@ def read_detail(directory: Path, record: int) -> DetailedDispatch:
 def estimate_dispatch(
     detail: DetailedDispatch, kernel: TimedKernel, target: Target, *, thread_trace: bool = False
 ) -> TimingEstimate:
-    """Estimate a dispatch as launches of the emulated device are, with warm caches and at the maximum clock.
+    """Estimate a dispatch like launches of the emulated device, with warm caches and at the maximum clock.
 
     Raises:
         TimingUnavailable: The target has no timing model.
@@ -251,7 +251,7 @@ def dispatch_counters(
 
 
 def untraced_part(detail: DetailedDispatch, program: Program) -> float:
-    """Return the instructions of the traced workgroups relative to those in their traces: 1 unless traces were truncated."""
+    """Return the ratio of the traced workgroups' instructions to those in their traces: 1 unless traces are truncated."""
     if detail.has_whole_traces or not len(detail.workgroup_counts):
         return 1.0
     lengths = np.array([len(block.instructions) for block in program.blocks], np.float64)

@@ -1,4 +1,4 @@
-"""GPUs that an application sees: identifiers and facts of each, from the description of a target."""
+"""GPUs that are visible to an application: identifiers and facts, from the description of a target."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TopologyGpu:
 
 
 def _times(target: Target) -> dict[str, int]:
-    """Return the settings for rough durations; none without a timing model."""
+    """Return the settings for rough durations; empty without a timing model."""
     timing = target.timing
     if timing is None:
         return {}
@@ -105,7 +105,7 @@ def _times(target: Target) -> dict[str, int]:
 
 
 def emulated_gpus(target: Target, count: int) -> tuple[TopologyGpu, ...]:
-    """Return `count` GPUs of one kind.
+    """Return `count` GPUs of one model.
 
     Raises:
         TargetNotRunnable: The target has no facts for the driver, or `count` is not supported.

@@ -1,4 +1,4 @@
-"""Facts about the file of an application, read before it starts: its kind, its GPU code, and libraries that it will not find."""
+"""Facts about an application's file, read before it starts: file type, GPU code, and missing libraries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LARGEST_SEARCHED_BYTES = 1 << 29
 """GPU code of larger files is not examined."""
 _FAT_BINARY = b".hip_fatbin"
 _GLIBC_LOADER, _ONLY_LIST = "ld-linux", {"LD_TRACE_LOADED_OBJECTS": "1"}
-"""With this variable the loader of glibc prints the libraries and does not start the program."""
+"""With this variable, the glibc loader prints the libraries instead of starting the program."""
 _NOT_FOUND = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _FOUND = re.compile(r"^\s*(\S+) => (/\S+)", re.MULTILINE)
 
@@ -45,29 +45,29 @@ class Executable:
     """Dynamic loader of a dynamic executable."""
 
     def architectures(self) -> tuple[str, ...]:
-        """Return the architectures of the GPU code in the file; none if there is no such code."""
+        """Return the architectures of the GPU code in the file; empty without such code."""
         if self.kind == "script" or self.path.stat().st_size > _LARGEST_SEARCHED_BYTES:
             return ()
         content = self.path.read_bytes()
         if _FAT_BINARY not in content:
             return ()
-        with suppress(CodeObjectError):  # another section has that name in its text, or the runtime will report the damage
+        with suppress(CodeObjectError):  # The name occurs in another section, or the runtime will report the damage.
             return bundled_architectures(content)
         return ()
 
     def libraries(self, environment: Mapping[str, str]) -> LoadedLibraries:
-        """Return the libraries that the dynamic loader finds with an environment, and those that it does not find."""
+        """Return the libraries that the dynamic loader finds in an environment, and the missing ones."""
         if self.loader is None or _GLIBC_LOADER not in self.loader.name or not self.loader.exists():
             return LoadedLibraries({}, ())
         variables = {name: value for name, value in environment.items() if name != "LD_PRELOAD"} | _ONLY_LIST
-        command = [str(self.loader), str(self.path.absolute())]  # without a directory, it would be searched for
+        command = [str(self.loader), str(self.path.absolute())]  # Without a directory, it would be searched on PATH.
         listed = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, errors="replace").stdout
         return LoadedLibraries(dict(_FOUND.findall(listed)), tuple(dict.fromkeys(_NOT_FOUND.findall(listed))))
 
 
 @dataclass(frozen=True)
 class LoadedLibraries:
-    """Shared libraries of an executable, those of its libraries included."""
+    """Shared libraries of an executable, including indirect ones."""
 
     found: Mapping[str, str]
     """Name -> path."""
@@ -75,7 +75,7 @@ class LoadedLibraries:
 
 
 def read_executable(path: Path) -> Executable:
-    """Return what kind of program a file is.
+    """Return the facts about a program file.
 
     Raises:
         LabError: It is none, or one for another processor.
@@ -87,12 +87,12 @@ def read_executable(path: Path) -> Executable:
                 return Executable(path, "script")
             if start.startswith(ELF_MAGIC) and len(start) == _ELF_HEADER.size:
                 return _read_elf(path, file, start)
-    except PermissionError:  # it may still be executed
+    except PermissionError:  # It may be executable but not readable.
         return Executable(path, "static")
     except OSError as error:
         raise LabError(f"the program cannot be read: {error.strerror}", where=str(path)) from error
     raise LabError(
-        "the file is no program: neither an ELF executable nor a script that starts with #!",
+        "the file is not a program: neither an ELF executable nor a script that starts with #!",
         where=str(path),
         hint="put its interpreter first, for example: rocm-perf run -- bash FILE",
     )

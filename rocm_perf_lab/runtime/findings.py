@@ -1,6 +1,6 @@
-"""Findings of `rocm-perf run --check`, read from the files that the drivers of an application's processes wrote (findings.h).
+"""Findings of `rocm-perf run --check`, read from files written by the drivers in an application's processes (findings.h).
 
-Kernels and source lines are added, equal findings of several processes and lines become one, and the text for the user is made.
+Adds kernels and source lines, merges equal findings of several processes, and creates the messages for the user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALIGNMENT = 8
 _TEXTS = 2 + _MOST_SITES
 UNKNOWN_SITE = "an unknown line"
 _SAME_DEFECT = {"memory_fault": "out_of_bounds"}
-"""Kinds that are findings of one defect if kernel and line are equal: far from any allocation, a wrong index is a fault."""
+"""Kinds that indicate one defect if kernel and line are equal: a wrong index far from any allocation causes a fault."""
 
 
 class _Header(ctypes.LittleEndianStructure):
@@ -66,13 +66,13 @@ class RecordedSite:
 
 @dataclass(frozen=True)
 class RecordedFinding:
-    """Finding as a driver wrote it."""
+    """Finding in a driver's file."""
 
     check: str
     kind: str
     message: str
     kernel: int | None
-    """Number of the kernel at the service."""
+    """Number of the kernel in the translation service."""
     detail: bytes
     sites: tuple[RecordedSite, ...]
     count: int
@@ -144,7 +144,7 @@ def _read(content: bytes) -> Iterator[RecordedFinding]:
         padded = -(-entry.detail_bytes // _ALIGNMENT) * _ALIGNMENT
         texts = [part.decode("utf-8", "replace") for part in body[padded:].split(b"\0", _TEXTS)[:_TEXTS]]
         if at + entry.bytes > len(content) or len(texts) < _TEXTS or entry.number >= _MOST_FINDINGS:
-            return  # the process was killed while it wrote
+            return  # The process was killed while writing.
         yield RecordedFinding(
             check=names.get(entry.check, "host"),
             kind=texts[0],
@@ -158,7 +158,7 @@ def _read(content: bytes) -> Iterator[RecordedFinding]:
 
 
 def complete_findings(session: Path, kernels: Sequence[ServedKernel], sites: CallSites) -> tuple[ApplicationFinding, ...]:
-    """Return the findings of a session with names and lines; those of equal lines are one.
+    """Return the findings of a session with names and lines; findings with equal lines are merged.
 
     Args:
         session: Directory of the session.
@@ -189,7 +189,7 @@ def _completed(
         return replace(finding, kernel=kernel.facts.name, source=source), (recorded.kind, message, kernel.facts.name, lines[0])
     text = _device_text(recorded, message, kernel)
     places = frozenset((text.source or text.instruction, text.other_source))
-    freed = tuple(lines[1:]) if recorded.kind == "use_after_free" else ()  # a defect of the host, which may be in several places
+    freed = tuple(lines[1:]) if recorded.kind == "use_after_free" else ()  # a defect in host code, possibly at several lines
     return (
         replace(finding, message=text.message, kernel=kernel.facts.name, source=text.source, instruction=text.instruction),
         (_SAME_DEFECT.get(recorded.kind, recorded.kind), kernel.facts.name, places, freed),
@@ -219,7 +219,7 @@ def _device_text(recorded: RecordedFinding, place: str, kernel: ServedKernel) ->
 
 
 def _shortened(place: str | None) -> str | None:
-    """Return a place with a normal path, which is relative if the file is below the current directory."""
+    """Return a location with a normalised path, relative if the file is below the current directory."""
     file, colon, line = (place or "").rpartition(":")
     if not file or not line.isdigit():
         return place

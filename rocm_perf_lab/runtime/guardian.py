@@ -1,4 +1,4 @@
-"""Process between `rocm-perf run` and the application, which ends all of the application's processes whatever happens.
+"""Process between `rocm-perf run` and the application that reliably ends all of the application's processes.
 
 Processes whose parent has ended become children of the guardian. It forwards signals, ends remaining processes when the
 application has ended, and ends everything and removes the session when `rocm-perf run` itself was killed.
@@ -26,16 +26,16 @@ FORWARDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signa
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _PARENT_ENDED = signal.SIGRTMIN + 5
 _ORDERS = {signal.SIGRTMIN + 6 + index: number for index, number in enumerate(FORWARDED)}
-"""Real-time signals with which the parent asks for a signal to the application. They are queued: an ordinary signal would be lost
-if the guardian has not yet handled its copy of a signal to its process group."""
+"""Real-time signals with which the parent requests a signal to the application. They are queued; an ordinary signal would be
+lost if the guardian has not yet handled its copy of a signal to its process group."""
 SENT_BY_KERNEL = 0x80
-"""`si_code` of signals that the terminal sent."""
+"""`si_code` of signals from the terminal."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SECOND_INTERRUPT_S = 3.0
 _END_GRACE_S = 10.0
-"""Time for the application to end after SIGTERM or SIGHUP."""
+"""Seconds for the application to end after SIGTERM or SIGHUP."""
 _CHILD_GRACE_S, _TERM_GRACE_S, _KILL_GRACE_S = 1.0, 2.0, 10.0
-"""Time for other processes to end by themselves, after SIGTERM, and after SIGKILL."""
+"""Seconds for other processes to end without a signal, after SIGTERM, and after SIGKILL."""
 _POLL_S = 0.02
 _KILLED = 128 + signal.SIGKILL
 
@@ -48,7 +48,7 @@ class ApplicationEnd:
     number: int
     """Exit code, signal, or errno of the start that failed."""
     terminated: int = 0
-    """Processes that were still running afterwards and have been terminated."""
+    """Number of processes that outlived the application and were terminated."""
 
     @property
     def exit_code(self) -> int:
@@ -56,7 +56,7 @@ class ApplicationEnd:
         return 128 + self.number if self.kind == "signal" else self.number
 
     def text(self) -> str:
-        """Return a line that :meth:`parsed` reads."""
+        """Return a line for :meth:`parsed`."""
         return f"{self.kind} {self.number} {self.terminated}"
 
     @classmethod
@@ -84,7 +84,7 @@ class ApplicationStart:
 
 
 class Guardian:
-    """Running guardian process; create it before any thread is started.
+    """Running guardian process, which must be created before any thread is started.
 
     Args:
         start: How to start the application.
@@ -116,7 +116,7 @@ class Guardian:
             os.kill(self.pid, order)
 
     def has_ended(self) -> bool:
-        """Return whether the guardian has ended, and with it the application."""
+        """Return whether the guardian, and so the application, has ended."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def close(self) -> ApplicationEnd:
@@ -205,7 +205,7 @@ class _GuardianProcess:
         if by_terminal:
             number = signal.Signals(received.si_signo)
         if number is None:
-            return  # SIGCHLD, or a copy of a signal to the process group, which the parent forwards
+            return  # SIGCHLD, or a copy of a signal to the process group that the parent also forwards
         if number == signal.SIGINT and self._is_second_interrupt():
             _say("interrupted twice: the application is killed")
             os.kill(self._application, signal.SIGKILL)
@@ -220,7 +220,7 @@ class _GuardianProcess:
         return before is not None and self._last_interrupt - before < _SECOND_INTERRUPT_S
 
     def _send(self, number: int) -> None:
-        """Send SIGINT and SIGQUIT as a terminal does, to the group; other signals to the application's first process."""
+        """Send SIGINT and SIGQUIT to the process group, like a terminal; other signals to the application's first process."""
         with suppress(ProcessLookupError):
             if number in (signal.SIGINT, signal.SIGQUIT) and not self._start.shares_group:
                 os.killpg(self._application, number)
@@ -228,7 +228,7 @@ class _GuardianProcess:
                 os.kill(self._application, number)
 
     def _end_rest(self) -> int:
-        """End the processes that outlive the application; return how many did not end by themselves."""
+        """End the processes that outlive the application; return the number that had to be terminated."""
         return end_children(_CHILD_GRACE_S, _TERM_GRACE_S, until=self._is_orphaned)
 
     def _is_orphaned(self) -> bool:
@@ -236,7 +236,7 @@ class _GuardianProcess:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent has ended."""
+    """Become the parent of orphaned descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -260,18 +260,18 @@ def end_children(grace_s: float, term_grace_s: float, until: Callable[[], bool] 
             return len(remaining)
     deadline = time.monotonic() + _KILL_GRACE_S
     while time.monotonic() < deadline:
-        _signal_all(signal.SIGKILL)  # repeated: a process may have forked meanwhile
+        _signal_all(signal.SIGKILL)  # Repeated, because a process may have forked concurrently.
         if not _wait_for_children(_POLL_S, until):
             break
     return len(remaining)
 
 
 def descendants() -> list[int]:
-    """Return the processes below this one, without zombies."""
+    """Return the descendants of this process, without zombies."""
     below: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # the process ended meanwhile
-            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]  # a name may contain spaces
+        with suppress(OSError):  # The process has ended.
+            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]  # A name may contain spaces.
             if state not in (b"Z", b"X"):
                 below.setdefault(int(parent), []).append(int(stat.parent.name))
     found, pending = [], [os.getpid()]
@@ -289,7 +289,7 @@ def _signal_all(number: int) -> None:
 
 
 def _wait_for_children(seconds: float, until: Callable[[], bool]) -> bool:
-    """Reap children until none is left or the time is over; return whether some are left."""
+    """Reap children until none is left or the time limit is reached; return whether children are left."""
     deadline = time.monotonic() + seconds
     while True:
         try:

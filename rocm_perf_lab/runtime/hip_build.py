@@ -1,4 +1,4 @@
-"""Builds the HIP runtime of rocm-perf-lab and the directory that applications load it from, with the names of AMD's libraries."""
+"""Build of rocm-perf-lab's HIP runtime, and of the directory from which applications load it by AMD's library names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FLAGS = (
     *("-Wall", "-Wextra", "-Wno-deprecated-declarations", "-fPIC", "-pthread"),
 )
 _LINK_FLAGS = ("-lpthread", "-ldl", "-Wl,--no-undefined", "-Wl,-soname,libamdhip64.so.6")
-"""A missing function fails the build; those of the preloaded driver are weak."""
+"""A missing function is a build error; functions of the preloaded driver are weak."""
 LIBRARY_NAMES = (
     *(f"{library}.so{version}" for library in ("libamdhip64", "libhiprtc") for version in ("", ".5", ".6", ".7")),
     "libroctx64.so",
     "librocprofiler-sdk-roctx.so",
 )
-"""Names under which applications load the runtime: those of ROCm 5, 6 and 7, and the linker's, also of rocTX."""
+"""Library names with which applications load the runtime and rocTX: those of ROCm 5, 6 and 7, and the linker name."""
 
 
 def build_hip_runtime(cache: Path | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""Code objects for the HIP runtime: choice in a fat binary, and layout of the kernels as `struct rpl_hip_code`."""
+"""Code objects for the HIP runtime: selection from a fat binary, and layout of the kernels as `struct rpl_hip_code`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.metadata import KernelNote, MetadataNote
 
 _PHASED_SYMBOL = "last_signal_time"
-"""Variable of device libraries whose host call packets have phases."""
+"""Variable of device libraries that use host call packets with phases."""
 _HIDDEN_KINDS = (
     *("block_count_x", "block_count_y", "block_count_z", "group_size_x", "group_size_y", "group_size_z"),
     *("remainder_x", "remainder_y", "remainder_z", "global_offset_x", "global_offset_y", "global_offset_z", "grid_dims"),
@@ -70,7 +70,7 @@ class HipArgument(ctypes.LittleEndianStructure):
 
 
 def answer_hip_code(content: bytes) -> tuple[bytes, ...]:
-    """Return the parts of the answer to a query for the code object of one architecture.
+    """Return the parts of the answer to a request for the code object of one architecture.
 
     Args:
         content: `struct rpl_hip_code_query`, then an ELF file or an offload bundle.
@@ -82,7 +82,7 @@ def answer_hip_code(content: bytes) -> tuple[bytes, ...]:
     query, file = parse(HipCodeQuery, content)
     architecture = query.architecture.decode("ascii", "replace")
     if not architecture:
-        raise MessageError("a HIP runtime asked for code without an architecture")
+        raise MessageError("a HIP runtime requested code without an architecture")
     code = unpack_code_objects(file, architecture)[0]
     elf = parse_elf(code)
     note = read_metadata_note(elf)

@@ -1,4 +1,4 @@
-"""Run-time compilation (hiprtc) for the HIP runtime, with the compiler that rocm-perf-lab finds.
+"""Run-time compilation (hiprtc) for the HIP runtime, with rocm-perf-lab's compiler.
 
 Sources and headers are stored in the cache under the hash of the request, so that line tables refer to files that exist.
 Name expressions become device variables that hold the addresses of the named functions and variables; this instantiates
@@ -107,7 +107,7 @@ def _parsed(content: bytes) -> RuntimeCompilation:
 
 
 def compile_at_run_time(program: RuntimeCompilation, directory: Path | None = None) -> CompiledProgram:
-    """Compile a program as hiprtc does.
+    """Compile a program like hiprtc.
 
     Args:
         program: Source, headers and options.
@@ -150,7 +150,7 @@ def _key(program: RuntimeCompilation) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return a name for the file of the source; a program may have any name, or none."""
+    """Return a file name for the source; a program may have any name, or none."""
     safe = re.sub(r"[^\w.+-]", "_", name.rpartition("/")[2]) or _DEFAULT_NAME
     return safe if safe not in (".", "..") else _DEFAULT_NAME
 
@@ -192,7 +192,7 @@ def _name_at(elf: ElfFile, targets: dict[int, int | str], by_address: dict[int, 
 
 
 def _relocated(elf: ElfFile) -> dict[int, int | str]:
-    """Return the target of each 64-bit relocation by its place: an address, or the name of a symbol."""
+    """Return the target of each 64-bit relocation by location: an address, or the name of a symbol."""
     found: dict[int, int | str] = {}
     for section in elf.sections:
         if section.kind != _SHT_RELA or section.link >= len(elf.sections):

@@ -1,6 +1,6 @@
 """ELF structures of a code object whose segments were copied to memory: there are no section headers, only program headers.
 
-All addresses come from an application's memory, so every size is checked against it.
+All values are from an application's memory, so that every size is checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Segment:
     flags: int
     address: int
     size: int
-    """Bytes from the file."""
+    """Number of bytes from the file."""
     memory_size: int
 
 
@@ -63,7 +63,7 @@ class ImageHeader:
 
     @property
     def size(self) -> int:
-        """Bytes from the header to the end of the last segment."""
+        """Number of bytes from the header to the end of the last segment."""
         return max((s.address + s.memory_size for s in self.segments if s.kind == _PT_LOAD), default=0)
 
 
@@ -91,7 +91,7 @@ def header_of_image(read: Read, address: int) -> ImageHeader:
 def elf_of_image(read: Read, header: ImageHeader) -> ElfFile:
     """Return code, constants, dynamic symbols, relocations and notes of a code object in memory as sections.
 
-    Data that the application may change are left out.
+    Data that the application may change is omitted.
 
     Raises:
         CodeObjectError: Headers or tables are damaged.
@@ -101,7 +101,7 @@ def elf_of_image(read: Read, header: ImageHeader) -> ElfFile:
 
 
 class _Packer:
-    """Copies the parts of an image one after the other, with a section for each."""
+    """Concatenation of an image's parts, with a section for each."""
 
     def __init__(self, read: Read, header: ImageHeader) -> None:
         self._read = read
@@ -149,7 +149,7 @@ class _Packer:
             self._add("relocations", _SHT_RELA, _SHF_ALLOC, dynamic.get(_DT_RELA, 0), dynamic[_DT_RELASZ])
 
     def _symbol_count(self, dynamic: dict[int, int]) -> int:
-        """Return the number of dynamic symbols, which only their hash tables tell."""
+        """Return the number of dynamic symbols, which is only known from their hash tables."""
         if _DT_HASH in dynamic:
             count: int = _HASH.unpack(self._at(dynamic[_DT_HASH], _HASH.size))[1]
         elif _DT_GNU_HASH in dynamic:

@@ -21,7 +21,7 @@ HOW_TO_INSTALL = (
 _ROCR, _HIP = "libhsa-runtime64.so.1", "libamdhip64.so"
 _DISTRIBUTION_DIRECTORIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
 _ROCM_RELEASE = re.compile(r"\.(\d{1,2})(\d\d)(\d\d)$")
-"""AMD's packages end the name of the ROCr library with the release: 60403 of ROCm 6.4.3."""
+"""Suffix of the ROCr library's name in AMD's packages, which encodes the release: 60403 for ROCm 6.4.3."""
 _MODEL_HOOK = b"HSA_MODEL_LIB"
 _OLDEST_ROCR = (1, 14)
 """That of ROCm 6.2."""
@@ -42,7 +42,7 @@ class RocmRuntime:
 
     @property
     def problem(self) -> str | None:
-        """Reason why applications cannot be expected to run with it, or None."""
+        """Reason why applications are not expected to run with this runtime, or None."""
         release = _numbers(self.rocm or self.hip or "")[:2]
         if release and release < _OLDEST_ROCM:
             return f"ROCm {'.'.join(map(str, release))} is older than 6.2"
@@ -52,11 +52,11 @@ class RocmRuntime:
 
     @property
     def has_model_hook(self) -> bool:
-        """Return whether ROCr can load a model of the GPU by itself (`HSA_MODEL_LIB`), as those since August 2025 can."""
+        """Return whether ROCr can load a GPU model (`HSA_MODEL_LIB`), as releases since August 2025 can."""
         return _MODEL_HOOK in self.library.read_bytes()
 
     def describe(self) -> str:
-        """Return versions and place."""
+        """Return versions and location."""
         parts = [f"ROCm {self.rocm}"] if self.rocm else []
         parts += [f"ROCr {self.rocr}", f"HIP {self.hip}" if self.hip else "no HIP runtime"]
         is_newer = _numbers(self.rocm or self.hip or "")[:2] > _NEWEST_TESTED
@@ -66,7 +66,7 @@ class RocmRuntime:
 
 
 def find_runtime(machine: Machine) -> RocmRuntime | None:
-    """Return the runtime that applications load: of LD_LIBRARY_PATH, ROCM_PATH, /opt/rocm or the distribution.
+    """Return the runtime that applications load: from LD_LIBRARY_PATH, ROCM_PATH, /opt/rocm or the distribution.
 
     Args:
         machine: Files and environment to search; a directory tree made by `make rocm-root` is a machine with that root.
@@ -83,7 +83,7 @@ def find_runtime(machine: Machine) -> RocmRuntime | None:
 
 
 def _directories(machine: Machine) -> Iterator[tuple[Path, str | None]]:
-    """Yield the directories in which libraries are searched, each with the release that it belongs to if that is known."""
+    """Yield the directories to search for libraries, each with its release, if known."""
     for entry in machine.environment.get("LD_LIBRARY_PATH", "").split(":"):
         if entry:
             yield Path(entry), rocm_version(Path(entry).parent)

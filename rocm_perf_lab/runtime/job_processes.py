@@ -1,6 +1,6 @@
-"""Processes that run jobs of the translation service: started when there is work, ended when there is none.
+"""Processes that run jobs of the translation service, started on demand and ended when idle.
 
-The service itself stays small and answers at once; a defect of the decoder or the compiler ends one process, not the service.
+The service remains small and responsive; a crash of the decoder or the compiler ends one process, not the service.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 IDLE_SECONDS = 20.0
-"""Time after which a process without work ends."""
+"""Seconds after which an idle process ends."""
 _MOST_PROCESSES = 4
 _END_SECONDS = 5.0
 Result_co = TypeVar("Result_co", covariant=True)
@@ -28,11 +28,11 @@ Result = TypeVar("Result")
 
 
 class JobProcessError(LabError):
-    """A process that ended in the middle of a job."""
+    """Process that ended during a job."""
 
 
 class ProcessJob(Protocol[Result_co]):
-    """Work without shared state; it and its result can be pickled."""
+    """Job without shared state. The job and its result can be pickled."""
 
     def run(self) -> Result_co:
         """Do the work.
@@ -68,7 +68,7 @@ class JobProcesses:
             process.end()
 
     def run(self, job: ProcessJob[Result]) -> Result:
-        """Run a job to its end; several threads may do so.
+        """Run a job and wait for its result; thread-safe.
 
         Raises:
             LabError: The job reported an error, or its process ended.
@@ -79,13 +79,13 @@ class JobProcesses:
                 try:
                     return self._run_in(kept, job)
                 except _ProcessGone:
-                    pass  # it had no work for a while, and ended
+                    pass  # The idle process has ended.
             try:
                 return self._run_in(self._start(), job)
             except _ProcessGone as error:
                 raise JobProcessError(
                     "a process that translates kernels ended unexpectedly",
-                    hint="Look for its message above. If memory is short, run fewer processes at once.",
+                    hint="See its message above. If memory is insufficient, run fewer processes at the same time.",
                 ) from error
 
     def _run_in(self, process: _Process, job: ProcessJob[Result]) -> Result:
@@ -141,7 +141,7 @@ class _Process:
         return LabError(content[0], where=content[1], hint=content[2]) if kind == "error" else content
 
     def end(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait(_END_SECONDS)
 
@@ -152,7 +152,7 @@ def serve(descriptor: int) -> None:
     Args:
         descriptor: File descriptor of the connection.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The service ends this process.
     with Connection(descriptor) as connection:
         while connection.poll(IDLE_SECONDS):
             try:

@@ -1,4 +1,4 @@
-"""Facts about a translated kernel that the emulated driver needs, kept on disk so that a later process need not decode it."""
+"""Facts about a translated kernel for the emulated driver, cached on disk so that later processes need not decode it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class KernelFacts:
     choice: str
     """Name of the file with the blocks to optimise."""
     lengths: tuple[int, ...]
-    """Instructions of each block."""
+    """Number of instructions of each block."""
     optimised: tuple[int, ...]
     """Indices of optimised blocks."""
     unsupported: tuple[tuple[int, str], ...]
-    """Addresses of instructions that the emulator does not implement, which are errors only if reached, with the reasons."""
+    """Addresses of instructions that the emulator does not implement, with reasons; they are errors only if executed."""
     traits: str
     """`enum rpl_access_trait` of each instruction as two hexadecimal digits, for checks of accesses."""
     has_unseen_releases: bool
-    """Whether releases have no instruction."""
+    """Whether release operations are not marked by an instruction."""
     fields: dict[str, int]
 
     @property
@@ -50,7 +50,7 @@ class KernelFacts:
         return len(self.optimised) == len(self.lengths)
 
     def answer(self, number: int, load_address: int) -> KernelAnswer:
-        """Return the answer for a place in memory."""
+        """Return the answer for a load address."""
         return KernelAnswer(id=number, load_address=load_address, is_final=self.is_final, **self.fields)
 
 

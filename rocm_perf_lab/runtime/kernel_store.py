@@ -1,4 +1,4 @@
-"""Kernels of a session: their translations, in memory, on disk and in the making."""
+"""Kernels of a session and their translations: in memory, on disk, and in progress."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ServedKernel:
 
 
 class KernelStore:
-    """Translated kernels by number and by content. Threads may share it.
+    """Translated kernels by number and by content; thread-safe.
 
     Args:
         directory: Directory of the libraries and of the facts about kernels. Files that were not used for long are removed.
@@ -58,7 +58,7 @@ class KernelStore:
 
     @property
     def translations(self) -> int:
-        """Number of translations that were made now; other kernels were on disk."""
+        """Number of kernels translated in this session; others were on disk."""
         with self._lock:
             return self._translations
 
@@ -80,11 +80,11 @@ class KernelStore:
             return self._kernels[number - 1]
 
     def library(self, kernel: ServedKernel) -> Path:
-        """Return the best native code of a kernel so far."""
+        """Return the best available native code of a kernel."""
         return self._directory / self.kernel(kernel.number).facts.library
 
     def translated(self, image: CodeImage, architecture: str) -> ServedKernel:
-        """Return a kernel, translated unless it was before, in this session or an earlier one.
+        """Return a kernel; translate it unless this or an earlier session did.
 
         Args:
             image: Code of the kernel.
@@ -165,7 +165,7 @@ class KernelStore:
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """Let one thread at a time work on a kernel."""
+        """Serialise the work of several threads on one kernel."""
         with self._lock:
             lock = self._making.setdefault(key, threading.Lock())
         with lock:

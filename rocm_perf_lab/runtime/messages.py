@@ -144,7 +144,7 @@ def parse_ranges(content: bytes) -> tuple[range, ...]:
 
 
 def texts(*values: str) -> bytes:
-    """Return texts that end with zero."""
+    """Return zero-terminated strings."""
     return b"".join(value.encode("utf-8", "surrogateescape").replace(b"\0", b"") + b"\0" for value in values)
 
 

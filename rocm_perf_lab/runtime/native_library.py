@@ -1,7 +1,7 @@
 """Native code of a kernel as a shared library, which the emulated driver loads into the application.
 
-Libraries are in the cache of the user under the key of the translated program. A checksum follows the ELF file, where loaders do
-not look. They export one function, `kernel`; functions of the C runtime are undefined, and the preloaded driver defines them.
+Libraries are in the cache of the user under the key of the translated program. A checksum is appended to the ELF file; loaders
+ignore it. They export one function, `kernel`; functions of the C runtime are undefined, and the preloaded driver defines them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXPORTS = "{ global: kernel; local: *; };\n"
 
 
 class LinkError(LabError):
-    """The linker failed, or there is none."""
+    """Failed or missing linker."""
 
 
 def native_library(program: Program, optimised: frozenset[int], directory: Path) -> Path:
@@ -50,7 +50,7 @@ def native_library(program: Program, optimised: frozenset[int], directory: Path)
 
 
 def is_intact(path: Path) -> bool:
-    """Return whether a library exists and has the content that was written."""
+    """Return whether a library exists and is intact."""
     try:
         stored = path.read_bytes()
     except OSError:
@@ -82,5 +82,5 @@ def _zig() -> str:
     """Return the path of the compiler, which contains the linker."""
     found = find_zig()
     if found is None:
-        raise LinkError("there is no linker for kernels", hint="Run pip install 'rocm-perf-lab[emulator]', which includes one.")
+        raise LinkError("no linker for kernels was found", hint="Run pip install 'rocm-perf-lab[emulator]', which includes one.")
     return str(found)

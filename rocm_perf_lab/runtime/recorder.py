@@ -1,7 +1,7 @@
 """Profile of an application while it runs: `DispatchRecorder`.
 
-The translation service asks its clock for durations; after the application has ended, :meth:`DispatchRecorder.finish` writes the
-databases and the code objects.
+The translation service requests durations from its clock. After the application has ended, :meth:`DispatchRecorder.finish` writes
+the databases and the code objects.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DispatchRecorder:
         return tuple(sorted(self._directory.glob("*.hsaco")))
 
     def longest(self, symbol: str) -> tuple[ApplicationKernel, int] | None:
-        """Return the kernel of that name with the longest estimate, and the number of the estimate."""
+        """Return the kernel with a name that has the longest estimate, and the number of the estimate."""
         wanted = symbol.removesuffix(".kd")
         by_time = sorted(self.clock.estimates.items(), key=lambda one: -one[1].duration_ns)
         for number, estimate in by_time:
@@ -129,6 +129,6 @@ class DispatchRecorder:
             TimingUnavailable: The target has no timing model.
         """
         if self._details is None:
-            raise ValueError("no messages are kept")
+            raise ValueError("messages were not stored")
         estimate = estimate_dispatch(read_detail(self._details, number), kernel, self._target, thread_trace=True)
         return estimate.thread_trace, estimate.is_thread_trace_partial

@@ -1,7 +1,7 @@
 """ROCm packages of Debian in a tree: `python -m rocm_perf_lab.runtime.rocm_packages [--suite NAME] [--tests] [PACKAGE...]`.
 
 Packages are downloaded with apt from the mirror that this machine uses, with a private package database, and unpacked without
-running their scripts. So neither root nor a Debian of the same release is needed, and the system is not changed.
+running their scripts. Neither root nor the same Debian release is required, and the system is not changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TEST_PACKAGES = (
 )
 """AMD's test programs of the default suite, built for gfx90a: about 3 GB to download, 13 GB on disk."""
 _LINKS = {"usr/bin/awk": "mawk", "usr/bin/cc": "gcc", "usr/bin/c++": "g++"}
-"""Links that package scripts would have made."""
+"""Links that package scripts would create."""
 _COMPILER_WRAPPER = """\
 #!/bin/sh
 # Debian's MIOpen passes the directory of the C headers with -isystem, which hides them from the C++ headers.
@@ -83,7 +83,7 @@ Debug::NoLocking "true";
 
 @dataclass(frozen=True)
 class PackageDownloads:
-    """Private apt database in `state`, and the packages that were downloaded with it."""
+    """Private apt database in `state`, and the packages downloaded with it."""
 
     state: Path
 
@@ -107,7 +107,7 @@ class PackageDownloads:
         self._apt(["-qq", "update"])
 
     def download(self, packages: Sequence[str]) -> list[Path]:
-        """Download packages with their dependencies; a download that was interrupted continues.
+        """Download packages with their dependencies; interrupted downloads are resumed.
 
         Returns:
             The files of the packages that are not in the status database.
@@ -115,7 +115,7 @@ class PackageDownloads:
         Raises:
             LabError: A package does not exist or cannot be downloaded.
         """
-        # --print-uris leaves out files that are there already, so it has to look into an empty directory.
+        # --print-uris omits existing files, so that it must be run on an empty directory.
         listed = self._apt(["install", "-qq", "-y", "--print-uris", "-o", f"Dir::Cache::archives={self.state}/none", *packages])
         names = [line.split()[1] for line in listed.splitlines() if line.startswith("'")]
         self._apt(["install", "-qq", "-y", "--download-only", *packages])
@@ -133,10 +133,10 @@ class PackageDownloads:
 
 
 def install_packages(root: Path, packages: Sequence[str], release: DebianRelease) -> list[str]:
-    """Set up `root` with packages, or add those that it lacks.
+    """Set up `root` with packages, or add missing ones.
 
-    A new tree is built under a temporary name and renamed when it is complete. Processes that ask for the same tree wait for
-    each other.
+    A new tree is built under a temporary name and renamed when it is complete. Concurrent set-ups of the same tree are
+    serialised.
 
     Args:
         root: The directory tree.
@@ -160,7 +160,7 @@ def install_packages(root: Path, packages: Sequence[str], release: DebianRelease
 
 
 def debian_mirror() -> str:
-    """Return the address of the Debian mirror in apt's own configuration.
+    """Return the URL of the Debian mirror in apt's configuration.
 
     Raises:
         LabError: apt has no Debian mirror.
@@ -169,7 +169,7 @@ def debian_mirror() -> str:
     done = subprocess.run(["apt-get", "indextargets", "--format", fields], capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         origin, label, component, address = line.split("|")
-        # Without package lists, only the address is known.
+        # Without package lists, only the URL is known.
         is_debian = (origin, label) == ("Debian", "Debian") or (not origin and address.rstrip("/").endswith("/debian"))
         if component == "main" and is_debian:
             return address
@@ -204,7 +204,7 @@ def _require_tools() -> None:
 
 
 def _install(root: Path, missing: Sequence[str], present: Sequence[str], release: DebianRelease) -> None:
-    """Download and unpack packages into a new tree or into the present one."""
+    """Download and unpack packages into a new or an existing tree."""
     state = root.with_name(f"{root.name}.packages")
     place = root if present else root.with_name(f"{root.name}.new")
     database = place / "var/lib/dpkg/status"
@@ -229,7 +229,7 @@ def _install(root: Path, missing: Sequence[str], present: Sequence[str], release
 def _unpack(root: Path, files: Sequence[Path]) -> None:
     """Unpack packages and add them to dpkg's database of the tree."""
     database = root / "var/lib/dpkg/status"
-    # base-files has the links /bin -> usr/bin and so on, which have to exist before anything is unpacked through them.
+    # base-files contains links such as /bin -> usr/bin, which must exist before other packages are unpacked.
     for file in sorted(files, key=lambda file: not file.name.startswith("base-files_")):
         unpacked = subprocess.run(["dpkg-deb", "-x", file, root], capture_output=True, text=True, check=False)
         if unpacked.returncode:
@@ -242,7 +242,7 @@ def _unpack(root: Path, files: Sequence[Path]) -> None:
 
 
 def _configure(root: Path) -> None:
-    """Create the files that the scripts of the packages create: links, accounts and the linker's cache."""
+    """Create the files that package scripts would create: links, accounts and the linker's cache."""
     for link, target in _LINKS.items():
         if not os.path.lexists(root / link):
             (root / link).symlink_to(target)

@@ -34,7 +34,7 @@ class DebianRelease:
     base_suite: str = ""
     """Suite with the remaining packages, if `suite` is incomplete."""
     pinned: tuple[str, ...] = ()
-    """Names of packages, with wildcards, that come from `suite` if `base_suite` has them too."""
+    """Names of packages, with wildcards, that are installed from `suite` even if `base_suite` contains them."""
 
     @property
     def packages(self) -> tuple[str, ...]:

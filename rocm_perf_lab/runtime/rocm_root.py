@@ -21,7 +21,7 @@ COMPLETE_FILE = ".rocm-perf-lab"
 """File at the top of a complete tree; it lists the packages."""
 _SYSTEM_DIRECTORIES = ("/proc", "/sys", "/dev", "/tmp")
 _OWN_DIRECTORIES = ("bin", "boot", "etc", "lib", "lib32", "lib64", "opt", "run", "sbin", "usr", "var")
-"""Top-level directories whose content is that of the tree."""
+"""Top-level directories that are taken from the tree."""
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PRIVATE_MOUNTS = ("--mount", "--propagation", "private")
 _ENTER = """
@@ -48,9 +48,9 @@ def enter_root(
 ) -> list[str]:
     """Return the command line that executes `command` with `root` as its root directory.
 
-    The mounts exist in a mount namespace that ends with the command. The process ID is that of the caller's child, and variables
-    of `environment` (such as `LD_PRELOAD`) reach `command` only, not the tools that set up the namespace. /proc, /sys, /dev and
-    /tmp are those of this machine.
+    The mounts exist in a mount namespace that ends with the command. The process ID is that of the caller's child. Variables of
+    `environment` (such as `LD_PRELOAD`) apply only to `command`, not to the tools that set up the namespace. /proc, /sys, /dev
+    and /tmp are those of this machine.
 
     Args:
         root: A directory tree with a C library, coreutils and ROCm.
@@ -87,7 +87,7 @@ def check_program_in_root(root: Path, program: str, working_directory: Path) -> 
     """
     if os.sep in program:
         place = working_directory / program
-        # Below a top-level directory of the tree, a file is that of the tree, except in the working directory if that is mounted.
+        # Files below a top-level directory of the tree are from the tree, except in a mounted working directory.
         is_mounted = not _hides_files(root, working_directory)
         is_shared = (is_mounted and place.is_relative_to(working_directory)) or place.parts[1] not in _OWN_DIRECTORIES
         candidates = [place] if is_shared else [root / place.relative_to("/"), place]
@@ -96,7 +96,7 @@ def check_program_in_root(root: Path, program: str, working_directory: Path) -> 
     existing = next((path for path in candidates if path.is_file() or path.is_symlink()), None)
     if existing is None:
         raise LabError(
-            f"program {program} does not exist", where=f"--root {root}", hint="check its name; PATH is that of the tree"
+            f"program {program} does not exist", where=f"--root {root}", hint="check its name; PATH refers to the tree"
         )
     if not existing.is_symlink() and not os.access(existing, os.X_OK):
         raise LabError(f"{program} is not executable", where=str(existing), hint=f"run chmod +x {program}")
@@ -112,7 +112,7 @@ def _on_path(root: Path, program: str) -> list[Path]:
 
 
 def _mounted(root: Path, paths: Sequence[Path]) -> list[str]:
-    """Return the directories to mount: outermost first, without parts of others and those that would hide files of the tree."""
+    """Return the directories to mount: outermost first, without subdirectories of others, or those hiding files of the tree."""
     kept: list[Path] = []
     for path in sorted({path.absolute() for path in paths}, key=lambda path: len(path.parts)):
         if not any(path.is_relative_to(other) for other in kept) and not _hides_files(root, path):
@@ -143,5 +143,5 @@ def _namespace_flags() -> tuple[str, ...]:
 
 
 def _search_path_of_host() -> str:
-    """Return PATH with the directories for system tools, which users often lack."""
+    """Return PATH with the directories of system tools, which are often missing for users."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])

@@ -1,6 +1,6 @@
 """Dispatches of an application to profile: `DispatchSelection.parse("gemm", "100:200", 10)`.
 
-Others run as well, with times that are scaled from selected dispatches or follow from their instructions and bytes.
+Other dispatches also run; their times are scaled from selected ones, or derived from their instructions and bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class DispatchSelection:
     first: int = 0
     """Number of the first dispatch of each process; all its dispatches are counted, from 0."""
     end: int = _LARGEST
-    """Number after the last dispatch."""
+    """Number of the last dispatch, plus 1."""
     every: int = 1
-    """Distance of the dispatches from `first`."""
+    """Interval of selected dispatches, counted from `first`."""
 
     @classmethod
     def parse(cls, kernel: str | None, dispatches: str | None, every: int) -> DispatchSelection:
-        """Return the selection of the options of a command.
+        """Return the selection for the options of a command.
 
         Args:
             kernel: Regular expression.

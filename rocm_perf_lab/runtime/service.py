@@ -1,6 +1,6 @@
 """Translation service of `rocm-perf run`: answers the emulated drivers in the application's processes.
 
-`with TranslationService(socket, targets): ...` listens on a private Unix socket. Each connection has a thread. Kernels on disk
+`with TranslationService(socket, targets): ...` listens on a private Unix socket. Each connection has a thread. Cached kernels
 are answered in milliseconds; others are translated by separate processes.
 """
 
@@ -71,7 +71,7 @@ class Estimator(Protocol):
 
 
 class TranslationService:
-    """Server of the drivers of one session; a context manager that ends it.
+    """Server for the drivers of one session; a context manager that stops it on exit.
 
     Args:
         path: Socket.
@@ -176,7 +176,7 @@ class TranslationService:
         except OSError as error:
             reason = LabError(f"the translation service failed: {error}", hint="Check the space on the disk of the cache.")
             return message(MessageKind.REFUSED, texts(_text_of(reason)))
-        except Exception as error:  # noqa: BLE001  # the boundary of the service: a defect of it is one error of the application
+        except Exception as error:  # noqa: BLE001  # boundary of the service: an internal error becomes one error of the application
             what = f"internal error in the translation service: {type(error).__name__}: {' '.join(str(error).split())}"
             return message(MessageKind.REFUSED, texts(_text_of(LabError(what, hint="Report it with the kernel."))))
 
@@ -193,7 +193,7 @@ class TranslationService:
         return message(MessageKind.KERNEL_IS, answer, texts(str(self.store.library(kernel)), kernel.facts.name))
 
     def _hot(self, content: bytes) -> bytes:
-        """Optimise the blocks that run often; the driver asks in a separate thread."""
+        """Optimise frequently executed blocks; the driver requests this in a separate thread."""
         import numpy as np
 
         from rocm_perf_lab.emulator.hot_blocks import blocks_to_optimise
@@ -229,7 +229,7 @@ class TranslationService:
 
     def _check_facts(self, content: bytes) -> bytes:
         if len(content) != _NUMBER.size:
-            raise MessageError("a driver asked for the facts of no kernel")
+            raise MessageError("a driver requested the facts of an empty list of kernels")
         kernel = self.store.kernel(_NUMBER.unpack(content)[0])
         traits = bytes.fromhex(kernel.facts.traits)
         return message(MessageKind.CHECK_FACTS_ARE, CheckFacts(len(traits), kernel.facts.has_unseen_releases), traits)
@@ -243,14 +243,14 @@ class TranslationService:
 
 
 class _Peer:
-    """Process of the application at the other end of a connection, whose memory the service reads."""
+    """Peer of a connection: a process of the application, whose memory the service reads."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._file: int | None = None
 
     def keep(self, files: Sequence[int]) -> None:
-        """Take over the descriptor of the memory file."""
+        """Take ownership of the descriptor of the memory file."""
         for file in files:
             if self._file is None:
                 self._file = file
@@ -288,7 +288,7 @@ class _Peer:
 
 
 class _Conversation:
-    """Requests of one connection, one after the other."""
+    """Handler of one connection, which answers requests sequentially."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class _Conversation:
         self._forget = forget
 
     def run(self) -> None:
-        """Answer until the other side ends the connection."""
+        """Answer requests until the peer closes the connection."""
         pid, *_ = _credentials(self._connection)
         peer = _Peer(pid)
         with ExitStack() as stack:
@@ -351,7 +351,7 @@ class _ConnectionEnded(Exception):
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Return process, user and group of the other side."""
+    """Return process, user and group id of the peer."""
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, group = _CREDENTIALS.unpack(content)
     return pid, user, group
@@ -388,6 +388,6 @@ def _triple(values: Sequence[int]) -> str:
 
 
 def _import_readers_of_code() -> None:
-    """Import the modules that the first kernel needs, while the application starts."""
+    """Import the modules for the first kernel while the application starts."""
     import rocm_perf_lab.runtime.code_image
     import rocm_perf_lab.runtime.hip_code  # noqa: F401

@@ -37,7 +37,7 @@ _RANDOM_BYTES = 6
 
 
 class SessionError(LabError):
-    """No private directory can be created for the session."""
+    """Session without a private directory, because none can be created."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Session:
                 link.symlink_to(target)
 
     def remove(self) -> None:
-        """Remove the directory, and shared memory that a killed process left behind."""
+        """Remove the directory, and shared memory of killed processes."""
         with suppress(OSError):
             for name in (self.directory / _SHARED).read_text(encoding="utf-8").splitlines():
                 if "/" not in name:

@@ -1,4 +1,4 @@
-"""Topology of the emulated machine as the KFD driver presents it in sysfs: one CPU node and one node per GPU.
+"""Topology of the emulated machine in the sysfs format of the KFD driver: one CPU node and one node per GPU.
 
 :func:`topology` is a pure function from the GPUs and facts of the host to files. Values are decimal, as in the driver's files.
 """
@@ -168,7 +168,7 @@ def _gpu_properties(gpu: TopologyGpu, host: HostFacts, *, is_linked: bool) -> di
         "num_sdma_queues_per_engine": driver.sdma_queues_per_engine,
         "num_cp_queues": driver.compute_queues,
         "max_engine_clk_fcompute": target.max_clock_mhz,
-        "local_mem_size": 0,  # the memory banks have it
+        "local_mem_size": 0,  # Listed with the memory banks.
         "fw_version": driver.firmware_version,
         "capability": capability(gpu),
         "debug_prop": driver.debug_properties,
@@ -184,7 +184,7 @@ def _simd_id_base(gpu: TopologyGpu) -> int:
 
 
 def _memory_bank(gpu: TopologyGpu) -> dict[str, int]:
-    public = 1  # all device memory is visible to the CPU, as with a large BAR
+    public = 1  # All device memory is visible to the CPU, as with a large BAR.
     width, clock = gpu.driver.memory_bus_bits, gpu.driver.memory_clock_mhz
     return {"heap_type": public, "size_in_bytes": gpu.target.dram_bytes, "flags": 0, "width": width, "mem_clk_max": clock}
 

@@ -1,4 +1,4 @@
-"""Sums over all dispatches of an application, as the emulated driver writes them (`driver/totals.c`)."""
+"""Sums over all dispatches of an application, written by the emulated driver (`driver/totals.c`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Work of the translation service that needs the decoder or the compiler: it runs in separate processes.
+"""Jobs of the translation service that use the decoder or the compiler, executed in separate processes.
 
-Jobs are sent to these processes with all they need; the results are small.
+Jobs contain all their inputs; the results are small.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from rocm_perf_lab.runtime.kernel_facts import KernelFacts
 
 SMALL_PROGRAM = 150
-"""Instructions up to which a kernel is optimised at once: applications launch many kernels, most of them rarely."""
+"""Maximum number of instructions of a kernel that is optimised immediately: applications launch most kernels rarely."""
 _KEPT_KERNELS = 16
 _FAR_BYTES = 16 << 20
-"""Distance beyond which memory has nothing to do with an access."""
+"""Distance in bytes beyond which memory is unrelated to an access."""
 _OVERRUN_BYTES = 1 << 16
-"""Distance to memory of the GPU up to which an address in host memory is a wrong index, not a pointer of the host."""
+"""Distance in bytes to GPU memory up to which an address in host memory is treated as a wrong index, not as a host pointer."""
 _HOST_POINTER_HINT = (
     "Copy the data to memory of hipMalloc, or allocate it with hipHostMalloc or hipMallocManaged. "
     "With --xnack, kernels can access any host memory."
 )
 _EXPLAINED = range(1, 11)
-"""Kinds of faults: all but host calls, which applications do not use, and the end of the queue."""
+"""Kinds of faults, except host calls, which applications do not use, and the end of the queue."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class FaultJob:
     unsupported: tuple[tuple[int, str], ...] = ()
     """As in :class:`~rocm_perf_lab.runtime.kernel_facts.KernelFacts`."""
     is_in_host_memory: bool = False
-    """Whether the invalid address is valid in the application's host code."""
+    """Whether the address is valid in the application's host code."""
 
     def run(self) -> str:
         """Return the lines for the user.
@@ -119,7 +119,7 @@ class FaultJob:
         return "\n".join(error.lines())
 
     def _is_host_pointer(self, record: FaultRecord) -> bool:
-        """Return whether the application passed a pointer to host memory; a small overrun may end there, too."""
+        """Return whether the application passed a pointer to host memory, rather than a small overrun that ends there."""
         from rocm_perf_lab.emulator.faults import lane_addresses
 
         addresses = lane_addresses(record)

@@ -52,7 +52,7 @@ def executable_text(path: Path, content: bytes) -> Path:
 def test_a_text_without_interpreter_is_no_program(tmp_path: Path) -> None:
     error = refusal(executable_text(tmp_path / "notes", b"echo hello\n"))
 
-    assert "the file is no program" in error.what
+    assert "the file is not a program" in error.what
     assert "bash" in (error.hint or "")
 
 
