@@ -216,7 +216,7 @@ def test_an_invalid_template_or_option_is_an_error_before_any_run(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("- [", "neither a YAML mapping nor a JSON list of configurations"),
+        ("- [", "cannot read the space: while parsing"),
         ("just text", "neither a YAML mapping nor a JSON list of configurations"),
         ("[]", "an empty list of configurations"),
         ("parameters: {BLOCK_M: [1]}\nconstraints: [BLOCK_K > 1]", "BLOCK_K"),
