@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _STALLED_CLOCKS = 8
-"""Shorter stalls are arbitration."""
+"""Minimum stall in clocks; shorter ones are arbitration."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AccessPace:
 
     samples: int
     clocks: float
-    """From one access to the next."""
+    """Clocks from one access to the next."""
     ideal_clocks: float
     """The same for coalesced accesses without conflicts."""
     access_bytes: float

@@ -1,4 +1,4 @@
-"""Waits at barriers, charged to the wavefront that arrived last and to its instructions meanwhile.
+"""Waits at barriers, charged to the wavefront that arrives last and to its instructions during the wait.
 
 Wavefronts of one workgroup leave a barrier together: waits at one barrier of one compute unit whose ends are at most a few clocks
 apart are one episode. Workgroup identifiers separate episodes further if the trace has them.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RELEASE_CLOCKS = 8
 """Largest distance between two releases of one barrier (MI300X thread traces: all wavefronts within 4)."""
 _MORE_WORK = 1.25
-"""Ratio of instructions since the previous barrier from which the last wavefront did more work than one that waited for it."""
+"""Ratio of executed instructions since the previous barrier from which the last wavefront did more work than a waiting one."""
 _MORE_INSTRUCTIONS = 8
 
 
@@ -34,7 +34,7 @@ class BarrierWaits:
     """Exposed waits at barriers; the sequences are parallel to the wavefronts."""
 
     forwarded: tuple[Integral, ...]
-    """Waits for this wavefront while it did the same work as the others, over the time that it did it."""
+    """Waits for this wavefront while it did the same work as the others, distributed over the time of that work."""
     imbalanced: tuple[Integral, ...]
     """Waits for this wavefront while it executed more instructions than the others."""
     moved: tuple[Integers, ...]

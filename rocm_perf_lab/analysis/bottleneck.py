@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MEMORY = (HardwareUnit.DRAM, HardwareUnit.MALL, HardwareUnit.L2, HardwareUnit.VECTOR_L1, HardwareUnit.LDS)
 _OTHERS_FROM = 0.05
-"""Share of the time from which further losses are listed."""
+"""Minimum share of the time of additional losses that are listed."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Heaviest chains in a graph whose nodes have at most two predecessors: the recurrences of the critical path.
 
-Each entry depends on earlier ones, so the loops cannot be written with arrays. Large graphs are walked by code that llvmlite
+Each entry depends on earlier ones, so that the loops cannot be vectorised. Large graphs are walked by code that llvmlite
 compiles, in a twentieth of the time; small ones, and all if llvmlite is not installed, by plain loops with equal results.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Reals = NDArray[np.float64]
 
 _NATIVE_FROM = 100_000
-"""Entries from which compilation (0.1 s) pays."""
+"""Minimum number of entries for which compilation (0.1 s) is worthwhile."""
 _AT_ONCE = 1 << 16
 _IR = """
 define void @heaviest_to(i64 %n, ptr %first, ptr %second, ptr %weight, ptr %out) {
@@ -132,7 +132,7 @@ def _called(native: Any, weight: Reals, first: Integers, second: Integers) -> Re
 
 
 def _native(name: str, entries: int) -> Any:
-    """Return a compiled function, or None if it does not pay or cannot be compiled."""
+    """Return a compiled function, or None if compilation is not worthwhile or fails."""
     return _functions().get(name) if entries >= _NATIVE_FROM else None
 
 
@@ -151,5 +151,5 @@ def _functions() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("heaviest_to", "heaviest_from"):
         found[name] = kind(engine.get_function_address(name))
-        found[name].engine = engine  # which owns the code
+        found[name].engine = engine  # The engine owns the code.
     return found

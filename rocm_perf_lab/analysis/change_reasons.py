@@ -30,7 +30,7 @@ class RunFacts:
     counters: Mapping[str, float] = field(default_factory=dict)
     """Mean counters of a dispatch."""
     counted: bool = False
-    """Whether counters were collected in the timed run, which delays dispatches."""
+    """Whether counters were collected in the timed run, which slows down dispatches."""
 
 
 @dataclass(frozen=True)

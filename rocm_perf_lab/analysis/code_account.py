@@ -1,4 +1,4 @@
-"""Account of the code: register spills, scratch accesses and widths, which prove a cause without stating its amount."""
+"""Account of the code: register spills, scratch accesses and widths, which prove a cause but not its amount."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LEAST_SCRATCH = 0.02
 _MOST_ASSUMED, _MANY_SPILLS = 0.6, 50.0
 _NARROW_BYTES = 4
-"""Bytes per lane up to which wider instructions would need fewer of them for the same data."""
+"""Bytes per lane up to which wider accesses would reduce the number of instructions."""
 
 
 def code_account(profile: Profile, code: ExecutedCode | None, static: StaticCode | None = None) -> Account:
@@ -57,7 +57,7 @@ def _spills(profile: Profile, code: ExecutedCode | None, static: StaticCode | No
 
 
 def _narrow(static: StaticCode | None) -> Iterator[TimePart]:
-    """Yield the proof that every access is narrow, which supports back-pressure of the memory pipe that other sources see."""
+    """Yield the proof that every access is narrow, which supports back-pressure of the memory pipe observed by other sources."""
     if static is None or static.widths is None or static.widths[1] > _NARROW_BYTES:
         return
     text = f"the {static.accesses} vector memory instructions of the code access at most {static.widths[1]} B per lane"
@@ -67,8 +67,8 @@ def _narrow(static: StaticCode | None) -> Iterator[TimePart]:
 def assumed_scratch(profile: Profile, static: StaticCode | None = None) -> float:
     """Return the assumed share of scratch accesses of a kernel whose executed instructions are unknown.
 
-    It follows from spilled registers, and from dwords of scratch memory, which also hold arrays with variable indices. It is 0 if
-    the code shows that no instruction can access scratch memory.
+    It is derived from spilled registers, and from dwords of scratch memory, which also contains arrays with variable indices. It
+    is 0 if the code shows that no instruction can access scratch memory.
     """
     if static is not None and static.never_uses_scratch:
         return 0.0

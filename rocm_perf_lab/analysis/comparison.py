@@ -2,12 +2,12 @@
 
 Returns one row per kernel with a verdict and its reason. Times are compared by a rank test at 5 % for all kernels together. If
 a run contains no times but a summary of them, a normal approximation is used and reported; with neither, the verdict is
-"unclear". The test knows the spread within the two runs, not what changed around them.
+"unclear". The test considers the spread within the two runs, not differences of their environment.
 
 Emulated times repeat exactly, but the timing model errs: a difference inside its error band is "indistinguishable". Between an
 emulated and a measured time, only the error band of a single time is known: such a pair is always "unclear".
 
-Kernels launched with another grid or workgroup do other work: they are "not comparable", or their times are compared per
+Kernels with different grids or workgroup sizes do different work: they are "not comparable", or their times are compared per
 workgroup or per byte of DRAM traffic, and never count as regressions.
 """
 

@@ -34,7 +34,7 @@ class ComparedRun(Part):
 class ComparedKernel(Part):
     """Comparison of one kernel. Times are in ms; `change` and `interval` are relative to the base (0.1 is 10 % slower).
 
-    `p_value` is corrected for the number of tested kernels; `interval` (95 %) applies to this kernel alone. For two emulated
+    `p_value` is corrected for the number of tested kernels; `interval` (95 %) applies to this kernel only. For two emulated
     times, `basis` is `band` and `interval` the error band of the timing model: a difference inside it is `indistinguishable`.
     """
 
@@ -58,7 +58,7 @@ class ComparedKernel(Part):
     launch: str | None = None
     """Launch shape: workgroups of work-items."""
     normalised: Literal["workgroup", "byte"] | None = None
-    """What the times were divided by, because the launch shapes differ; such a row is never a regression."""
+    """Divisor of the times, because the launch shapes differ; such a row is never a regression."""
     regression: bool
 
 

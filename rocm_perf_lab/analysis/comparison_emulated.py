@@ -1,4 +1,4 @@
-"""Comparison of emulated times: they repeat exactly, so the error band of the timing model decides."""
+"""Comparison of emulated times, which repeat exactly, by the error band of the timing model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compare_emulated(
 
 
 def _same_code_note(base: RunTimes, new: RunTimes, ratio: float) -> str | None:
-    """Return why equal code has two emulated times; None if it has one."""
+    """Return the reason why equal code has different emulated times; None if they are equal."""
     if ratio == 1:
         return None
     cause = "the versions differ" if base.versions != new.versions else "the inputs or settings differ"

@@ -25,7 +25,7 @@ class KernelTimes:
     runs: int
     stddev_ms: float | None = None
     durations_ms: tuple[float, ...] = ()
-    """In order of start."""
+    """Durations in order of start."""
     launch: str | None = None
     """Grid and block, if known."""
     workgroups: int | None = None
@@ -91,7 +91,7 @@ class KernelComparison:
     launch: str | None = None
     """Launch shape in the base and in the new run, if known."""
     normalised: Normalisation | None = None
-    """What the times were divided by, because the launch shapes differ."""
+    """Divisor of the times, because the launch shapes differ."""
 
     def is_regression(self, threshold: float) -> bool:
         """Return True if the kernel is significantly slower by more than `threshold` at an equal launch shape."""

@@ -1,7 +1,7 @@
-"""Time base of counters: the clocks of a dispatch in its counter pass, and the share of the measured time that they are.
+"""Time base of counters: the clocks of a dispatch in its counter pass, and their share of the measured time.
 
-A counter pass is another run than the one that took times, often with another clock and with overhead of the profiler. Cycles
-are therefore related to the busy clocks of their own pass; only the result, a share, is carried over to the measured time.
+A counter pass is a different run than the timed one, often with a different clock and with profiler overhead. Cycles are
+therefore related to the busy clocks of the same pass, and only the resulting share is applied to the measured time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CLOCK_TOLERANCE = 1.1
 _LONGER_PASS = 1.5
-"""A counter pass may be slower than the timed run; cycles beyond this factor at the maximum clock contradict the time."""
+"""Maximum plausible slowdown of a counter pass; more cycles at the maximum clock contradict the time."""
 _MOST_LAUNCHES = 4.0
 """Longest time beside the wavefronts, in multiples of the fixed launch time: caches are written back at the end."""
 
@@ -27,7 +27,7 @@ _MOST_LAUNCHES = 4.0
 class CounterClock:
     """Clocks with wavefronts in flight, of one XCD, and their share of the measured time.
 
-    `clocks` is None if no counter states it. `doubt` names a contradiction between clocks and time; rates per measured time
+    `clocks` is None if no counter contains it. `doubt` names a contradiction between clocks and time; rates per measured time
     are then unreliable.
     """
 

@@ -1,8 +1,8 @@
 """Account of hardware counters: pressure on the units, wasted work, exposed waiting and idle compute units.
 
-The time of a dispatch is divided in order: its launch, compute units without work, the busy time of the most loaded unit, and
-the rest, in which wavefronts wait. Useful busy time is the roof, wasted busy time is a loss of its cause. Waiting beside a busy
-unit is hidden and is no loss.
+The time of a dispatch is divided in order: its launch, compute units without work, the busy time of the most loaded unit, and the
+rest, in which wavefronts wait. Useful busy time is the roof, wasted busy time is a loss of its cause. Waiting during the busy
+time of a unit is hidden and is not a loss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FREE_CLOCKS = 500.0
 _ATOMIC_SHARE = 0.001
 _FEW_WAVES = 0.45
 _LOADED = 0.2
-"""Share of the lifetime with vector memory in flight from which its pipe may refuse instructions."""
+"""Share of the lifetime with vector memory operations in flight from which their pipe may refuse instructions."""
 _FAST_LAUNCHES = 0.3
 """Share of the time spent on starting workgroups that explains empty slots."""
 _CONFLICTED = 0.1
@@ -128,8 +128,8 @@ def _wasted(pressures: Sequence[Pressure], launching: float, binding: float, sha
     """Yield the time that wasted work adds to the most loaded unit, above the useful time and the next most loaded unit.
 
     Only the most loaded unit bounds the time: waste on others is hidden behind it. Waste on a unit that is far from its limit
-    (`binding`, 0 to 1) is partly hidden behind waiting. Removing the waste can still gain all of it without overlap, which is
-    the upper bound.
+    (`binding`, 0 to 1) is partly hidden behind waiting. The upper bound of the gain is the whole waste, without
+    overlap.
     """
     reliable = [pressure for pressure in pressures if pressure.reliable]
     roof = max((pressure.useful for pressure in reliable), default=0.0)
@@ -215,7 +215,7 @@ def _issue_cause(kernel: CountedKernel) -> Cause | None:
 
 
 def _scattered_stores(kernel: CountedKernel) -> Iterator[Reassignment]:
-    """Yield the share of the waiting for stores that coalesced stores would not have."""
+    """Yield the share of the waiting for stores that coalesced stores would avoid."""
     stores, requests = kernel.counted.events("SQ_INSTS_VMEM_WR"), kernel.counted.events("TCP_TCC_WRITE_REQ_sum")
     if stores and requests and requests / stores > _SCATTERED_LOOKUPS:
         each = requests / stores
@@ -225,7 +225,7 @@ def _scattered_stores(kernel: CountedKernel) -> Iterator[Reassignment]:
 
 
 def _scattered_loads(kernel: CountedKernel, states: WaveStates | None) -> Iterator[Reassignment]:
-    """Yield the share of the waiting for loads that is the queue of lookups which coalesced lanes would not need."""
+    """Yield the share of the waiting for loads that is caused by lookups which coalesced lanes would not need."""
     lookups, accesses = kernel.counted.events("TCP_TOTAL_CACHE_ACCESSES_sum"), kernel.counted.events("SQ_INSTS_VMEM")
     latency = states.latencies.get("SQ_INSTS_VMEM", 0.0) if states is not None else 0.0
     if not lookups or not accesses or lookups / accesses <= _SCATTERED_LOOKUPS or latency <= _FREE_CLOCKS:
@@ -249,7 +249,7 @@ def _has_conflicts(kernel: CountedKernel) -> bool:
 
 
 def _missing_waves(kernel: CountedKernel, profile: Profile) -> float:
-    """Return the share of the wavefront slots that the launch could fill, but that are empty on average."""
+    """Return the mean share of wavefront slots that the launch could fill but that are empty."""
     cycles = kernel.counted.events("SQ_WAVE_CYCLES")
     target = profile.target
     slots = target.compute_units * target.simds_per_cu * profile.occupancy.max_waves_per_simd

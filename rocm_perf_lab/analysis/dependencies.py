@@ -1,6 +1,6 @@
 """Dependency graph of a run, inferred from its times.
 
-Returns the few nodes that each dispatch and memory copy waited for. O(n log n), in arrays.
+Returns the few nodes for which each dispatch and memory copy waited. O(n log n), in arrays.
 
 Rule of dependence. A lane is a queue and stream of one agent and process; the copies of one stream form a separate lane. A
 dispatch or copy waits for
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_GAP_NS = 10_000
 NONE = -1
 _MOST_LANES = 64
-"""With more lanes in a process, a join waits for the last node only."""
+"""Maximum number of lanes in a process for complete joins; with more, a join only waits for the last node."""
 _COPY = -2
 """Replaces agent and queue in the lane of copies."""
 _BLOCKING = re.compile(
@@ -60,7 +60,7 @@ _BLOCKING = re.compile(
 class Pairs:
     """Graph in which a node has at most two predecessors; nodes with more are preceded by helper nodes of zero duration.
 
-    Entry 0 stands for "no predecessor": the nodes of this graph count from 1.
+    Entry 0 means "no predecessor"; the nodes of this graph count from 1.
     """
 
     first: Integers
@@ -81,7 +81,7 @@ class Graph:
     end_ns: Integers
     """Never before the start, without overlaps within an in-order queue."""
     predecessors: tuple[Integers, ...]
-    """Predecessor by `lane`, `stream` and `near`, as far as they occur: always an earlier node, or -1."""
+    """Predecessors by `lane`, `stream` and `near`: earlier nodes, or -1."""
     joins: Integers
     """All other dependencies as pairs (earlier, later), sorted by the later node, shape (n_joins, 2)."""
     launched_by: Integers
@@ -213,7 +213,7 @@ def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:
 
 
 class _Ended:
-    """Nodes sorted by end, and how many of them had ended when each node started."""
+    """Nodes sorted by end, and the number of them that had ended when each node started."""
 
     def __init__(self, start: Integers, end: Integers) -> None:
         self._count = len(start)
@@ -232,7 +232,7 @@ class _Ended:
         return self._nodes(ranks)
 
     def had_ended(self, node: Integers, at_start_of: Integers) -> NDArray[np.bool_]:
-        """Return whether a node precedes another one, also if both have no duration and the same time; undefined for -1."""
+        """Return whether a node precedes another one, including nodes of zero duration at the same time; undefined for -1."""
         precedes: NDArray[np.bool_] = self._rank[node] < self.before[at_start_of]
         return precedes
 

@@ -120,11 +120,11 @@ class DagLaunches(Part):
     median_latency_ns: float
     p90_latency_ns: float
     late: int
-    """Launches that came after everything they depend on had ended: the GPU waited for the host."""
+    """Launches after all their dependencies had ended, so that the GPU waited for the host."""
 
 
 class DagWhatIf(Part):
-    """Predicted run if every dispatch of one kernel were faster by this factor and all waiting stayed the same."""
+    """Predicted run if every dispatch of one kernel were faster by this factor and all waiting were unchanged."""
 
     kernel: str
     times_faster: float
@@ -190,7 +190,7 @@ class AnalysisDocument(Document):
     metrics: dict[str, float | None]
     metric_reasons: dict[str, str]
     metric_certificates: dict[str, Certificate] | None = None
-    """How certain the metrics of an emulated kernel are; null for measured ones."""
+    """Certainty of the metrics of an emulated kernel; null for measured ones."""
     att: dict[str, float] | None
     att_reason: str | None
     thread_trace: ThreadTracePart | None = None

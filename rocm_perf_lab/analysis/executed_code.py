@@ -1,6 +1,6 @@
 """Instructions of a kernel with the number of their executions: widths of memory accesses, scratch accesses, unneeded work.
 
-Work is unneeded for the results if it only computes addresses and loop conditions. An instruction is useful if its result
+Work is overhead if it only computes addresses and loop conditions. An instruction is useful if its result
 reaches stored data, atomics, LDS data or a matrix instruction through registers. The backward search follows the
 nearest definitions in the order of the code, and those that a loop brings back.
 """
@@ -37,14 +37,15 @@ _KEEPS_SCC = ("s_mul_", "s_mov", "s_cselect", "s_cmov", "s_sext", "s_brev", "s_f
 _READS_DESTINATION = ("fmac", "_mac_", "dot2c", "atomic", "writelane")
 _LONGEST_CODE = 20_000
 _MOST_LOOPS = 6
-"""Nested loops around a use that may bring a definition back."""
+"""Maximum number of nested loops around a use through which a definition may reach it."""
 _MOST_DEFINITIONS = 6
-"""Definitions of a register in earlier blocks that may reach a use: branches and inactive lanes keep older values."""
+"""Maximum number of definitions of a register in earlier blocks that may reach a use, since branches and inactive lanes keep
+older values."""
 
 
 @dataclass(frozen=True)
 class ExecutedInstruction:
-    """One instruction and how often wavefronts executed it."""
+    """Instruction, and the number of its executions by wavefronts."""
 
     text: str
     executions: int

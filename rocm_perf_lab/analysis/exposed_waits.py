@@ -41,12 +41,13 @@ _STORE = re.compile(r"_store|_wb(l2)?\b")
 _SLOW = re.compile(r"_(exp|log|rcp|rsq|sqrt|sin|cos|readlane|readfirstlane|permlane|accvgpr)|_f64|_dpp|_sdwa")
 _MARKS = ("is_wait", "is_barrier", "is_store", "is_plain_memory", "is_vector", "is_matrix")
 _LONGEST_GAP, _LONGEST_BRANCH = 40, 48
-"""Clocks. Dependencies and taken branches delay the next attempt less (MI300X thread traces): a longer gap is a fetch miss."""
+"""Maximum delay of the next attempt by dependencies and taken branches, in clocks (MI300X thread traces); a longer gap is a
+fetch miss."""
 _MATRIX_CLOCKS = 128
 """After a matrix instruction, for which a vector instruction may wait for its result."""
 _CODE_OF = {cause: number for number, cause in enumerate(CAUSES)}
 _IS_OWN_RESULT = np.isin(np.arange(UNEXPLAINED + 1), [_CODE_OF[Cause.DEPENDENCY], _CODE_OF[Cause.INSTRUCTION_CACHE]])
-"""Causes of short waits that may as well be the issue of another wavefront, if one issues."""
+"""Causes of short waits that may instead be caused by the issue of another wavefront."""
 _STALL_OF_CLASS = {
     "vmem": Cause.MEMORY_BACKPRESSURE,
     "lds": Cause.LDS_LATENCY,
@@ -178,7 +179,7 @@ class _Book:
         np.add.at(self._clocks, causes[used] * self._numbers + rows[used], clocks[used])
 
     def waited(self, wave: WaveTimes, causes: Integers, starts: Integers, ends: Integers) -> None:
-        """Record when a wavefront waited for which cause; all arrays have shape (n,)."""
+        """Record the times at which a wavefront waited for each cause; all arrays have shape (n,)."""
         for cause in np.unique(causes).tolist():
             picked = causes == cause
             self._spans[cause].append((id(wave), union(starts[picked], ends[picked])))
@@ -284,7 +285,7 @@ class _WaveWalk:
         book.waited(one, cause, np.array([one.last]), np.array([one.wave.end]))
 
     def _unfetched(self) -> Integers:
-        """Return the positions of vector instructions behind another one: only their code can be late.
+        """Return the positions of vector instructions that follow another one, whose gaps can only be late code.
 
         Vector instructions have no dependency stalls among themselves; the results of slow and matrix instructions do.
         """

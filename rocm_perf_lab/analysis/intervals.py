@@ -56,7 +56,7 @@ def length(intervals: tuple[Integers, Integers]) -> int:
 
 
 def served(times: Integers, clocks: Floats) -> tuple[Integers, Integers]:
-    """Return when a unit serves requests one after the other, each at the earliest: starts and ends, in whole clocks.
+    """Return starts and ends, in whole clocks, of requests that a unit serves sequentially, each as early as possible.
 
     Args:
         times: Arrival of each request, sorted, shape (n,).

@@ -1,4 +1,4 @@
-"""Ledger of one kernel from everything that a recording has: `kernel_ledger(profile, metrics, ...)`."""
+"""Ledger of one kernel from all evidence in a recording: `kernel_ledger(profile, metrics, ...)`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _OF_PEERS = ("the process that enters last: record all processes; the one with the shortest times of this kernel is late",)
 _DOUBTED = 0.5
-"""Largest confidence of a verdict that rests on an assumed GPU, an impossible clock, or an unknown bandwidth."""
+"""Maximum confidence of a verdict that is based on an assumed GPU, an impossible clock, or an unknown bandwidth."""
 _WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STORE_DRAIN)
 _NO_BANDWIDTH = "the bandwidth of the memory, at which the waiting may be queueing"
 _NO_TRACE = "waits by instruction and source line: a thread trace ({})"
@@ -70,7 +70,7 @@ def kernel_ledger(
     known_ns = duration_ns if duration_ns > 0 else None
     emulated = profile.provenance.trace.emulated
     if is_communication(profile.kernel.name):
-        # The time of a collective includes waiting for its peers; few channels are its purpose.
+        # The time of a collective includes waiting for its peers; it uses few channels by design.
         return replace(fuse((), known_ns, emulated=emulated, missing=() if peers_known else _OF_PEERS), verdict=COMMUNICATION)
     traced = None if isinstance(thread_trace, Unavailable) else thread_trace
     code = ExecutedCode.of_trace(att) if att is not None and traced is not None else None
@@ -96,9 +96,9 @@ def kernel_ledger(
 
 
 def _without_bandwidth(ledger: Ledger, accounts: Sequence[Account], profile: Profile) -> Ledger:
-    """Return a verdict of waiting for memory with a lower confidence if the traffic is known and the bandwidth is not.
+    """Return a verdict of waiting for memory with a lower confidence if the traffic is known but the bandwidth is unknown.
 
-    Wavefronts that queue at a full memory wait as those do that have too few loads in flight.
+    Queueing for a saturated memory cannot be distinguished from having too few loads in flight.
     """
     uses = [use for account in accounts for use in account.units if use.unit in (HardwareUnit.DRAM, HardwareUnit.MALL)]
     if ledger.verdict not in _WAITS_FOR_MEMORY or any(use.reliable for use in uses) or not has_dram_traffic(profile):
@@ -108,7 +108,7 @@ def _without_bandwidth(ledger: Ledger, accounts: Sequence[Account], profile: Pro
 
 
 def _doubted(ledger: Ledger, profile: Profile) -> Ledger:
-    """Return the ledger with a lower confidence if its figures rest on a description of the GPU that may be wrong."""
+    """Return the ledger with a lower confidence if it is based on a description of the GPU that may be wrong."""
     if not profile.doubts:
         return ledger
     return replace(ledger, confidence=min(ledger.confidence, _DOUBTED), notes=(*ledger.notes, *profile.doubts))

@@ -1,7 +1,7 @@
 """Account of the launch geometry: compute units without work, the tail of the last workgroups, and wavefronts per SIMD.
 
-The geometry states how much of the GPU a launch can use. The duration of single workgroups is unknown, so that its shares
-assume equal ones; counters and thread traces correct them.
+The geometry determines how much of the GPU a launch can use. The durations of single workgroups are unknown and assumed to be
+equal; counters and thread traces correct the shares.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 LATENCIES = (Cause.MEMORY_LATENCY, Cause.LDS_LATENCY, Cause.SCALAR_LATENCY, Cause.DEPENDENCY)
-"""Waiting that more wavefronts would hide."""
+"""Causes of waiting that more wavefronts would hide."""
 _HIDING_WAVES = 4.0
 """Wavefronts per SIMD from which more of them seldom hide more latency."""
 _GRID_EXPONENT, _OCCUPANCY_EXPONENT = 1.5, 0.8
-"""How the share of missing wavefronts becomes the share of the latency that they would hide. A grid that fills every SIMD twice
-is seldom the reason of waiting; registers and LDS that allow two wavefronts are."""
+"""Exponents that convert the share of missing wavefronts to the share of latency that they would hide. A grid that fills every
+SIMD twice is seldom the reason for waiting; registers and LDS that only allow two wavefronts are."""
 _LAUNCH_NS = 3000.0
 """Time of a dispatch beside its wavefronts, if the target has no timing parameters: 2 to 4 us on MI200 and MI300."""
 _LEAST_SHARE = 0.005
@@ -67,13 +67,13 @@ class LaunchShape:
 
     @property
     def tail(self) -> float:
-        """Share of the unit-time without work in the end, if equal workgroups on a unit share its throughput."""
+        """Share of the unit-time without work at the end, if equal workgroups on a unit share its throughput."""
         each = self.workgroups / self.compute_units
         return 0.0 if each <= 1 else 1 - each / ceil(each)
 
     @property
     def longest_tail(self) -> float:
-        """The same if workgroups last equally long however many share a unit."""
+        """The same if the duration of workgroups does not depend on how many share a unit."""
         return self.tail if self.rounds <= 1 else max(self.tail, 1 - self.rounds / ceil(self.rounds))
 
     def resident_waves(self, waves_per_simd: float) -> float:

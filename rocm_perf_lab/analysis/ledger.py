@@ -1,7 +1,7 @@
 """Ledger of lost time: the measured time of a kernel as time at its binding roof, named losses and an unexplained rest.
 
 Every source of evidence (counters, thread trace, PC samples, launch geometry, static features of the code object) returns an
-:class:`Account`: the parts of the kernel's time that it knows about. `ledger_fusion.py` combines them into one :class:`Ledger`.
+:class:`Account`: the parts of the kernel's time that it explains. `ledger_fusion.py` combines them into one :class:`Ledger`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TimePart:
     `gain` is the upper bound of the time that removing the cause can save, as a share of the duration; it is at least `share`,
     and `share` if None. `suggestion` overrides the general one of the cause. `location` is `file.hip:12`, or an address and
     its instruction (`0x1a40 s_waitcnt`).
-    `confidence` (0 to 1) is the probability that the share is right within a third of its value and has this cause.
+    `confidence` (0 to 1) is the probability that the share is correct within a third of its value, and has this cause.
     """
 
     cause: Cause
@@ -89,14 +89,14 @@ class TimePart:
     suggestion: str | None = None
     location: str | None = None
     outside: bool = False
-    """True for time in which most of the GPU has no wavefront, which thread traces and PC samples cannot see."""
+    """True for time in which most of the GPU has no wavefront, which thread traces and PC samples cannot observe."""
 
 
 @dataclass(frozen=True)
 class UnitUse:
     """Share of the kernel's duration for which a unit is busy with useful work, relative to its achievable rate.
 
-    A `lower_bound` is a value with parts missing, for example a counter that was not collected. `reliable` is False if
+    A `lower_bound` lacks parts, for example a counter that was not collected. `reliable` is False if
     another fact contradicts the number; the verdict then ignores it.
     """
 
@@ -109,7 +109,7 @@ class UnitUse:
 
 @dataclass(frozen=True)
 class Reassignment:
-    """Share (0 to 1) of the waiting of some causes that another one is the reason for, with the proof.
+    """Share (0 to 1) of the waiting of some causes that is explained by another cause, with evidence.
 
     Examples: of the exposed latencies, the share that more wavefronts would hide; of the waiting for vector memory, the share of
     accesses to scratch memory.
@@ -124,10 +124,10 @@ class Reassignment:
 
 @dataclass(frozen=True)
 class Account:
-    """Knowledge of one source about the kernel's time.
+    """Evidence of one source about the kernel's time.
 
-    `missing` lists the evidence that would decide the rest, as sentences with a command or a configuration key. `notes` are
-    limits of the source that a reader needs.
+    `missing` lists the evidence that would explain the rest, as sentences with a command or a configuration key. `notes` are
+    limitations of the source.
     """
 
     source: Source
@@ -151,7 +151,7 @@ class Roof:
     lower_bound: bool = False
     """True if parts of the work are unknown, for example counters that were not collected."""
     suggestion: str = ""
-    """How a kernel near this roof gets faster."""
+    """Advice for a kernel near this roof."""
 
     @property
     def name(self) -> str:

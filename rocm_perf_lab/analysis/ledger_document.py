@@ -30,9 +30,9 @@ class RoofPart(Part):
     utilisation: float
     evidence: tuple[EvidencePart, ...]
     lower_bound: bool
-    """True if parts of the kernel's work are unknown: time and utilisation are then at least these."""
+    """True if parts of the kernel's work are unknown, so that time and utilisation are lower bounds."""
     suggestion: str
-    """How a kernel near this roof gets faster."""
+    """Advice for a kernel near this roof."""
 
 
 class LossPart(Part):
@@ -61,7 +61,7 @@ class LedgerPart(Part):
     unexplained_us: float | None
     unexplained_share: float
     missing: tuple[str, ...]
-    """Evidence to collect to decide the rest."""
+    """Evidence to collect to explain the rest."""
     notes: tuple[str, ...]
 
 

@@ -1,9 +1,9 @@
 """Fusion of all accounts into one ledger: `fuse(accounts, duration_ns)`.
 
-The binding roof is the reliable unit with the largest useful share. What remains of the measured time is divided, in this order,
+The binding roof is the reliable unit with the largest useful share. The rest of the measured time is divided, in this order,
 among idle time (launch, compute units without work), wasted work on a unit, and exposed waiting. Evidence of several sources for
-one cause is averaged by confidence, not added. Waiting that counters see as a sum is replaced by the finer account of a thread
-trace or of PC samples. Amounts that exceed the remaining time are reduced, so that no time is counted twice.
+one cause is averaged by confidence, not added. Waiting that counters only measure as a sum is replaced by the finer account of a
+thread trace or of PC samples. Amounts that exceed the remaining time are reduced, so that no time is counted twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WASTED = (
     Cause.CHANNEL_IMBALANCE,
 )
 _WAITED_FOR = (Cause.UNCOALESCED_ACCESS, Cause.REGISTER_SPILLS)
-"""Wasted work that a trace and samples see as waiting."""
+"""Causes of wasted work that traces and samples observe as waiting."""
 _FINE = (Source.THREAD_TRACE, Source.PC_SAMPLES, Source.COUNTERS)
-"""Sources that see waiting, the most detailed one first."""
+"""Sources that observe waiting, the most detailed one first."""
 _LEAST_SHARE = 0.005
 _LEAST_COVERAGE = 0.5
-"""Share of the waiting that a finer source must explain to replace a coarser one."""
+"""Minimum share of the waiting that a finer source must explain to replace a coarser one."""
 _NARROW = (Source.THREAD_TRACE, Source.PC_SAMPLES)
-"""Sources that see compute units with wavefronts, not the whole dispatch."""
+"""Sources that observe compute units with wavefronts, not the whole dispatch."""
 _STATIC = (Source.LAUNCH, Source.CODE)
 _DISAGREEMENT = 0.15
 _MOST_EVIDENCE = 4
@@ -101,12 +101,12 @@ def fuse(
 
 
 def _saw_lanes(accounts: Sequence[Account]) -> bool:
-    """Return True if a source that knows idle lanes stated a use of units: a thread trace does not record lanes."""
+    """Return True if a use of units is known from a source that records idle lanes, unlike a thread trace."""
     return any(account.units for account in accounts if account.source in (Source.COUNTERS, Source.PC_SAMPLES))
 
 
 def _saw_code(accounts: Sequence[Account]) -> bool:
-    """Return True if a source that knows the executed instructions stated a use of units."""
+    """Return True if a use of units is known from a source that records the executed instructions."""
     return any(account.units for account in accounts if account.source in _NARROW)
 
 
@@ -115,9 +115,9 @@ def _is_outside(part: TimePart) -> bool:
 
 
 def _scaled(account: Account, idle: Sequence[MergedPart]) -> Account:
-    """Return an account whose shares are of the traced or sampled work as shares of the whole dispatch on all units.
+    """Convert an account with shares of the traced or sampled work to shares of the whole dispatch on all units.
 
-    Time outside of the work is removed: it has been counted as idle time.
+    Time outside of the work is removed, because it is already counted as idle time.
     """
     shares = {part.cause: part.share for part in idle}
     working = max(0.0, 1 - sum(part.share for part in idle))
@@ -143,7 +143,7 @@ def _scaled(account: Account, idle: Sequence[MergedPart]) -> Account:
 
 
 def _roof(accounts: Iterable[Account], duration_ns: float | None, *, most: float) -> Roof | None:
-    """Return the roof of the reliable unit with the largest share; counters outrank a trace, which sees few compute units.
+    """Return the roof of the reliable unit with the largest share; counters outrank a trace, which covers few compute units.
 
     `most` is the largest possible share: no unit works while a dispatch is launched.
     """
@@ -196,7 +196,7 @@ def _merged(cause: Cause, parts: Sequence[tuple[Source, Sequence[TimePart]]]) ->
     weight = sum(sure**2 for *_, sure in amounts) or 1.0
     share = sum(share * sure**2 for share, _, sure in amounts) / weight
     if cause in _WAITED_FOR:
-        share = max(share for share, *_ in amounts)  # counters see the work on units, a trace the waiting: each is a part
+        share = max(share for share, *_ in amounts)  # Counters measure the work on units, a trace the waiting; both are parts.
     gain = max(gain for _, gain, _ in amounts)
     sure = max(sure for *_, sure in amounts)
     apart = max(share for share, *_ in amounts) - min(share for share, *_ in amounts)
@@ -244,7 +244,7 @@ def _confirmed(part: MergedPart, others: Sequence[tuple[Source, Sequence[TimePar
 
 
 def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment], charged: Collection[Cause]) -> list[MergedPart]:
-    """Move waiting to the causes that are its reason, except for those that the waiting's source has already charged."""
+    """Move waiting to the causes that explain it, except those that the source of the waiting has already charged."""
     parts = list(waiting)
     for one in reassigned:
         own = [part for part in parts if part.cause in one.of]
@@ -262,7 +262,7 @@ def _moved(waiting: Sequence[MergedPart], reassigned: Sequence[Reassignment], ch
 def _together(
     idle: Sequence[MergedPart], wasted: Sequence[MergedPart], waiting: Sequence[MergedPart], left: float
 ) -> list[MergedPart]:
-    """Return one part per cause, largest first, whose sum is at most `left`: later groups share the rest of earlier ones."""
+    """Return one part per cause, largest first, with a sum of at most `left`; later groups share the rest of earlier ones."""
     found: dict[Cause, list[MergedPart]] = defaultdict(list)
     for group in (idle, wasted, waiting):
         whole = sum(part.share for part in group)

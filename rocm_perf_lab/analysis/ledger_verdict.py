@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
 UNDECIDED = "not decidable from this recording"
 _NEAR = 0.75
-"""Utilisation from which a kernel is near its roof whatever its losses are."""
+"""Utilisation from which a kernel is near its roof, whatever its losses."""
 _RATHER_NEAR = 0.6
-"""The same if the largest loss is less than half of the time at the roof. The launch does not count: it is no work of the kernel,
-and the time at the roof is compared with the rest."""
+"""The same if the largest loss is less than half of the time at the roof. The launch is excluded from the
+comparison, because it is not work of the kernel."""
 _NO_OTHER = 0.5
 """The same if the largest loss is less than a third of the time at the roof."""
 _SMALL_LAUNCH = 1.4
-"""Launch overhead below `_MOST_OF_IT` is the verdict only if it exceeds the next loss by this factor: all kernels have it. Above,
-it is the verdict unless the next loss exceeds it by the factor: a kernel this short does not get faster."""
+"""Launch overhead, which all kernels have, is the verdict below `_MOST_OF_IT` only if it exceeds the next loss by this factor.
+Above, it is the verdict unless the next loss exceeds it by this factor, because such a short kernel cannot get faster."""
 _MOST_OF_IT = 0.4
 _MOST_UNEXPLAINED = 0.5
 _LEAST_LOSS = 0.1
 _NEARLY_ALL = 0.9
-"""Share of the time from which a loss is the verdict whatever its amount rests on: no other loss can be as large."""
+"""Share of the time from which a loss is the verdict, whatever its evidence, because no other loss can be as large."""
 _CLEAR_LOSS = 0.4
 """Share of the time from which a loss is clearly worth its removal."""
 _MOST_CONFIDENCE = 0.97
 _MOST_WITHOUT_LANES, _MOST_WITHOUT_CODE = 0.7, 0.78
 _STATIC_FACTS = 0.6
-"""Factor of the confidence if only the launch and the code are known: their amounts assume that time scales with units."""
+"""Factor of the confidence if only the launch and the code are known, whose amounts assume that time scales with units."""
 COMMUNICATION = "communication, whose time includes waiting for other processes"
 
 
 @dataclass(frozen=True)
 class LedgerVerdict:
-    """First line of a ledger and the probability that it is right."""
+    """First line of a ledger, and the probability that it is correct."""
 
     verdict: str
     confidence: float
@@ -89,7 +89,7 @@ def judge(
 
 
 def _is_near(used: float, losses: Sequence[Loss]) -> bool:
-    """Return whether a kernel is near its roof, of which it uses this share of the dispatch."""
+    """Return whether a kernel with this utilisation of its roof is near it."""
     launch = sum(loss.share for loss in losses if loss.cause == Cause.LAUNCH_OVERHEAD)
     most = max((loss.share for loss in losses if loss.cause != Cause.LAUNCH_OVERHEAD), default=0.0)
     if used >= _NEAR or used < _SMALL_LAUNCH * launch:
@@ -99,7 +99,7 @@ def _is_near(used: float, losses: Sequence[Loss]) -> bool:
 
 
 def _ranked(losses: Sequence[Loss]) -> list[Loss]:
-    """Return the losses by amount; launch overhead is ahead of others of about its size if it is long, and behind them if not."""
+    """Return the losses by amount; long launch overhead precedes losses of similar size, short launch overhead follows them."""
     order = list(losses)
     launch = next((loss for loss in losses if loss.cause == Cause.LAUNCH_OVERHEAD), None)
     if launch is None or len(order) == 1:

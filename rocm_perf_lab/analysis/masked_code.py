@@ -1,9 +1,9 @@
-"""Vector instructions in divergent branches and loops: a trace sees their issue, but not the number of active lanes.
+"""Vector instructions in divergent branches and loops: a trace shows their issue, but not the number of active lanes.
 
 The compiler opens a divergent branch with s_and_saveexec and closes it by restoring the mask; a loop in which lanes finish at
-different times removes them from the mask, or ends with a branch on it. A branch that is never closed, as a guard of the kernel's
-bounds, does not count, nor do conditions that only compare a position, of the lane or of a loop with a constant stride, with a
-scalar: nearly all lanes agree on them.
+different times removes them from the mask, or ends with a branch on it. Branches that are never closed, such as guards of the
+kernel's bounds, are ignored, as are conditions that only compare a position, of the lane or of a loop with a constant stride,
+with a scalar, because nearly all lanes agree on them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEXT = 3
 _WORK = ("valu", "vmem", "lds", "mfma")
 _LOADS = ("vmem", "lds", "smem")
 _SELDOM = 0.02
-"""Share of the executions of a branch from which both sides are used."""
+"""Minimum share of the executions of a branch for a side to count as used."""
 _LOOP_ON_MASK = ("s_cbranch_exec",)
 _COMPARES = "v_cmp"
 _POSITIONS = re.compile(
@@ -100,7 +100,7 @@ class _Code:
         return masked
 
     def _divided(self, side: _Side, end: int) -> set[int]:
-        """Return the indices of a branch's sides, without a side that all lanes took whenever they came here."""
+        """Return the indices of a branch's sides, except a side that all lanes took in every execution."""
         inner = range(side.begin, end)
         if not side.then:
             return set() if self._is_bound(self._comparison_before(side.begin), 0, side.begin) else set(inner)
@@ -110,7 +110,7 @@ class _Code:
         return set(inner) if self._executions(inner) <= least else {*side.then, *inner}
 
     def _executions(self, places: range) -> int:
-        """Return how often the vector instructions of a part of the code were executed."""
+        """Return the number of executed vector instructions in a part of the code."""
         return max((self.rows[at].hits for at in places if instruction_class(self.rows[at].mnemonic) in _WORK), default=0)
 
     def is_left_by_lanes(self, first: int, last: int) -> bool:
@@ -120,7 +120,7 @@ class _Code:
         return any(_LEAVES.match(row.text.lower()) for row in self.rows[first : last + 1])
 
     def is_strided(self, first: int, last: int) -> bool:
-        """Return whether lanes leave a loop only where a position passes a scalar."""
+        """Return whether lanes leave a loop only when a position passes a scalar."""
         deciding = self._leaving_comparisons(first, last)
         return bool(deciding) and all(self._is_bound(at, first, last) for at in deciding)
 
@@ -157,7 +157,7 @@ class _Code:
         return bool(vectors) and is_limit and self._are_positions(vectors, at, first, last)
 
     def _are_positions(self, vectors: set[str], at: int, first: int, last: int) -> bool:
-        """Return whether registers follow from positions by additions; in a loop, whether it changes any of them only so."""
+        """Return whether registers are derived from positions by additions only, including changes in a loop."""
         queue, seen = [(register, at) for register in vectors], set[tuple[str, int]]()
         in_loop = first > 0
         changes = not in_loop
@@ -178,7 +178,7 @@ class _Code:
         return changes
 
     def _definitions(self, register: str, user: int, first: int, last: int) -> list[int]:
-        """Return the nearest definition before a user and, in a loop, the last one that the loop brings back."""
+        """Return the nearest definition before a user and, in a loop, the last one of the previous iteration."""
         before = next((at for at in range(user - 1, -1, -1) if register in self.registers[at].written), None)
         found = [] if before is None else [before]
         if first > 0 and (before is None or before < first):

@@ -1,4 +1,4 @@
-"""Counters that a recording lacks and that would decide the rest of its ledger, with the command that collects them."""
+"""Counters that are missing in a recording and would explain the rest of its ledger, with the command that collects them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _REPLACED = {
     "SQ_ACTIVE_INST_ANY": ("SQ_WAVE_CYCLES",),
     "TA_TA_BUSY_sum": ("TCP_TOTAL_CACHE_ACCESSES_sum",),
 }
-"""Counters that serve as well."""
+"""Alternative counters."""
 
 
 def missing_counters(profile: Profile, counted: CountedEvents) -> tuple[str, ...]:
-    """Return one sentence per question that the recording's counters leave open, with the command that answers it."""
+    """Return one sentence per question that the recording's counters do not answer, with the command that answers it."""
     known = _names(counted)
     architecture = profile.target.architecture
     has_matrix = bool(profile.target.peaks.matrix_flops_per_cu_clock)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 DEFAULT_MAX_OVERLAP_NS = 1_000
-"""Overlaps below this are an error of the timestamps; longer ones are concurrent execution."""
+"""Overlaps in ns below this are timestamp errors; longer ones are concurrent execution."""
 
 
 def order_of_intervals(start: Integers, end: Integers) -> Integers:

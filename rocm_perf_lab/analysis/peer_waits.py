@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CLOCK_ERROR_NS = 1_000
 _MATCHED = 0.9
-"""Smallest share of the calls in which all processes are in the kernel at the same time, if the calls belong together."""
+"""Minimum share of calls in which all processes are in the kernel at the same time, for calls to be matched."""
 _SIGNIFICANT = 0.01
 _ABOVE_ITS_PART = 1.5
 
@@ -34,13 +34,13 @@ class PeerWaits:
     """Waiting of the processes of a run in their collectives."""
 
     peers: int
-    """Processes, or GPUs of processes that use several."""
+    """Number of processes, or of GPUs if processes use several."""
     calls: int
-    """Exchanges in which all of them took part."""
+    """Number of exchanges with all of them."""
     waited_ns: float
-    """Time that a process waits for the last one, mean over the calls."""
+    """Mean time per call in ns that a process waits for the last one."""
     late: str | None
-    """The process that enters last more often than by chance; None if there is none."""
+    """Process that enters last significantly more often than the others; None if there is none."""
     late_calls: float
     """Share of the calls in which it enters last."""
     late_share: float

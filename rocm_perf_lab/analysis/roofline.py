@@ -158,7 +158,7 @@ def roofline(
 
 
 def _reason(flops: MetricValue | None) -> str | None:
-    """Return why the operations are unknown, or only a lower bound."""
+    """Return the reason why the operations are unknown, or only a lower bound."""
     if flops is None:
         return _NO_METRIC
     return flops.notes[0] if flops.is_lower_bound else flops.reason

@@ -35,12 +35,12 @@ _LINES_PER_CAUSE = 5
 _NAMED_LINES = 3
 _STOCHASTIC_GENERATION = 9
 _LEAST_SHARE = 0.005
-"""Share of the time below which a line of a cause is not listed by itself."""
+"""Share of the time below which a line of a cause is not listed separately."""
 _JOINED = 0.6
 """Confidence of a cause that a trace names for lines that were sampled."""
 _TRUST: dict[Basis, float] = {"arbiter": 0.85, "wave counts": 0.6, "contention": 0.4}
 _ASSUMED = 0.8
-"""Factor of the confidence of a wait whose operation is assumed."""
+"""Factor of the confidence of a wait with an assumed operation."""
 _TOLERATED_WIDTH = 1 / 3
 _CAUSE_OF_PENDING: dict[PendingKind, Cause] = {
     "load": Cause.MEMORY_LATENCY,
@@ -86,7 +86,7 @@ class _Stall:
     reason: StallReason
     victim: SampledInstruction
     place: SampledInstruction
-    """Where to act: the operation waited for, or the stalled instruction itself."""
+    """Instruction to change: the operation waited for, or the stalled instruction itself."""
     samples: int
     exposed: float
     certainty: float
@@ -99,7 +99,7 @@ def sample_account(
     traced: ThreadTrace | None = None,
     architecture: Architecture | None = None,
 ) -> Account:
-    """Return the account of one kernel; without samples of it, an account that says so.
+    """Return the account of one kernel; without samples of it, an account with a note.
 
     Args:
         sampling: PC samples of a recording.
@@ -120,7 +120,7 @@ def sample_account(
             notes=(*_places(sampled), *sampling.notes),
         )
     pending = pending_operations(sampled.instructions, sampling.gfxip) | _pending_in_trace(sampled.instructions, traced)
-    # Only GPUs of this generation take stochastic samples.
+    # Only GPUs of this generation support stochastic sampling.
     texts = {one.text for one in sampled.instructions}
     used = units(sampled, exposure, architecture or architecture_of_code(sampling.gfxip or _STOCHASTIC_GENERATION, texts))
     busy = max((use.share for use in used if use.unit in (HardwareUnit.MATRIX, HardwareUnit.VALU)), default=0.0)
@@ -165,7 +165,7 @@ def _stalls(instructions: Sequence[SampledInstruction], exposure: Exposure, pend
 def _cause(
     one: SampledInstruction, reason: StallReason, pending: Pending | None
 ) -> tuple[Cause, SampledInstruction, float] | None:
-    """Return the cause of a stall, where to act, and the certainty; None for waiting behind a busy unit or for no known cause."""
+    """Return the cause of a stall, the instruction to change, and the certainty; None for busy units and unknown causes."""
     if one.mnemonic == "s_endpgm" and reason in (StallReason.WAITCNT, StallReason.OTHER_WAIT):
         return Cause.STORE_DRAIN, one, _ASSUMED
     if reason is StallReason.WAITCNT:
@@ -269,7 +269,7 @@ def _pending_in_trace(instructions: Sequence[SampledInstruction], traced: Thread
 def _traced_parts(kernel: SampledKernel, traced: ThreadTrace | None) -> list[TimePart]:
     """Return causes from a thread trace, weighted by the samples of each line of the whole grid.
 
-    Of the lines that both know, a line's samples are divided as the trace divides its cycles: hidden time, charged waits, rest.
+    For lines in both, samples are divided like the cycles in the trace: hidden time, charged waits, rest.
     """
     if traced is None:
         return []

@@ -1,7 +1,8 @@
-"""Exposed waiting of sampled wavefronts: what part of each stall no other wavefront of the SIMD hides.
+"""Exposed waiting of sampled wavefronts: the part of each stall that no other wavefront of the SIMD hides.
 
-The state of the arbiter in the sampled cycle tells it exactly. Without it, wavefronts are assumed to issue independently of each
-other: of W wavefronts on a SIMD, each of which issues in a share q of its time, the others are idle in (1 - q) ** (W - 1) of it.
+It is known exactly from the state of the arbiter in the sampled cycle. Without it, wavefronts are assumed to issue independently
+of each other: of W wavefronts on a SIMD, each of which issues in a share q of its time, the others are idle in (1 - q) ** (W - 1)
+of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.pc_samples import SampledInstruction, SampledKernel
 
 Basis = Literal["arbiter", "wave counts", "contention"]
-"""How the exposed part is known: measured, from the sampled numbers of wavefronts, or only from lost arbitrations."""
+"""Basis of the exposed part: measured, derived from sampled numbers of wavefronts, or only from lost arbitrations."""
 
 _MOST_WAVES = 16.0
 _BISECTIONS = 50
@@ -43,7 +44,7 @@ class Exposure:
 
 
 def exposure_of(kernel: SampledKernel) -> Exposure | None:
-    """Return the exposed part of stalls; None if the samples do not tell stalls from issues."""
+    """Return the exposed part of stalls; None if the samples do not distinguish stalls from issues."""
     samples = sum(one.issued + one.stalled for one in kernel.instructions)
     if not samples or not any(one.reasons for one in kernel.instructions):
         return None
@@ -70,7 +71,7 @@ def _mean_waves(kernel: SampledKernel) -> float | None:
 
 
 def _contending(kernel: SampledKernel, samples: int) -> float:
-    """Return how many wavefronts share a SIMD, as far as lost arbitrations show.
+    """Return the number of wavefronts per SIMD, estimated from lost arbitrations.
 
     If each of W wavefronts is ready in a share r of its time, one of those that are ready wins: a ready wavefront wins with
     probability (1 - (1 - r) ** W) / (W * r). Wavefronts that need different pipes do not compete, so W is a lower bound.

@@ -25,7 +25,7 @@ _MEASURED, _ESTIMATED, _UNKNOWN_AMOUNT = 0.85, 0.6, 0.4
 
 
 def units(kernel: SampledKernel, exposure: Exposure, architecture: Architecture | None) -> tuple[UnitUse, ...]:
-    """Return the use of the units that samples show; shares are averages over the SIMDs that had wavefronts."""
+    """Return the use of the units according to samples; shares are averages over the SIMDs with wavefronts."""
     found = [_matrix(kernel, exposure, architecture), _valu(kernel, exposure)]
     state = kernel.arbiter
     if state is not None:
@@ -68,7 +68,7 @@ def _valu(kernel: SampledKernel, exposure: Exposure) -> UnitUse | None:
 
 
 def _use(unit: HardwareUnit, share: float, text: str, *, is_bound: bool) -> UnitUse:
-    """Return the use of a unit; an estimate beyond the whole time contradicts itself."""
+    """Return the use of a unit; an estimate above the whole time is marked as unreliable."""
     evidence = Evidence(Source.PC_SAMPLES, text)
     return UnitUse(unit, min(share, 1.0), evidence, lower_bound=is_bound, reliable=share <= _MOST_PLAUSIBLE)
 
@@ -105,7 +105,7 @@ class LaneUse:
     is_constant: bool
     """Every instruction has the same number of active lanes: the wavefronts are partly empty, they do not diverge."""
     instruction: SampledInstruction
-    """The one with the largest loss."""
+    """Instruction with the largest loss."""
 
     @property
     def idle(self) -> float:

@@ -1,7 +1,7 @@
 """Operations that are outstanding at each `s_waitcnt` of a sampled kernel, from its code.
 
 The code is followed in address order, and every loop twice, so that a wait at the start of a loop finds the operations of the
-previous iteration. Without the whole code, the counters that the wait names tell the kind of operation, but not which one.
+previous iteration. Without the whole code, the counters of the wait only determine the kind of operation.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _KINDS_OF_COUNTER: dict[Counter, tuple[PendingKind, ...]] = {
 
 @dataclass(frozen=True)
 class Pending:
-    """The operation that a wait waits for: its kind, and the instruction if the code is known."""
+    """Operation for which a wait waits: its kind, and the instruction if the code is known."""
 
     kind: PendingKind
     instruction: SampledInstruction | None
     is_certain: bool
-    """False if operations of other kinds are outstanding too; the slowest kind is then assumed."""
+    """False if operations of other kinds are also outstanding; the slowest kind is then assumed."""
 
 
 def is_whole_code(instructions: Sequence[SampledInstruction]) -> bool:
-    """Return True if the list has the instructions without samples too, in code order."""
+    """Return True if the list also contains the instructions without samples, in code order."""
     return any(not one.samples for one in instructions) and all(one.address is not None for one in instructions)
 
 
 def pending_operations(instructions: Sequence[SampledInstruction], gfxip: int | None) -> dict[int, Pending]:
-    """Return what each wait waits for, by its position; waits whose operation is unknown are omitted.
+    """Return the operation for which each wait waits, by position; waits with an unknown operation are omitted.
 
     Args:
         instructions: The sampled instructions of a kernel, in code order if it is its whole code.

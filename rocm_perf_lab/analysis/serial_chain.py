@@ -1,8 +1,8 @@
 """Longest chain of dependent instructions of a wavefront: `chained_share(waves, rows, row_numbers)`.
 
-A wavefront issues in order and does not execute ahead of a branch. Instructions on its longest chain need the result of an
-earlier one: their time is latency, which other wavefronts or independent work would fill. Instructions beside the chain only
-take issue slots.
+A wavefront issues in order and does not execute ahead of a branch. Instructions on its longest chain depend on the result of an
+earlier one: their time is latency, which other wavefronts or independent work could hide. Other instructions only use issue
+slots.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import InstructionRow
 
 _MOST_INSTRUCTIONS = 6_000
-"""Of one wavefront that are searched; loops repeat."""
+"""Maximum number of searched instructions per wavefront, since loops repeat."""
 _MOST_WAVES = 2
 _RESULT_CLOCKS = {"vmem": 500.0, "smem": 120.0, "lds": 64.0, "mfma": 16.0}
-"""From the issue to the result beyond the time of the issue: the middle of the caches' latencies, and the fastest matrix
-instruction (MI300X thread traces)."""
+"""Clocks from issue to result, excluding the issue: a medium latency of the caches, and the fastest matrix instruction (MI300X
+thread traces)."""
 _NO_RESULT = ("waitcnt", "barrier")
 
 
@@ -97,7 +97,7 @@ def longest_chain(steps: Sequence[_Step], clocks: Sequence[float]) -> list[int]:
         latest = branch
         for register in step.registers.read:
             source = writer.get(register, -1)
-            # Of equally late results the younger one: registers are in no order.
+            # Of equally late results, the younger one is selected, because registers are unordered.
             if source >= 0 and (latest < 0 or (ready[source], source) > (ready[latest], latest)):
                 latest = source
         before[number] = latest
@@ -107,7 +107,7 @@ def longest_chain(steps: Sequence[_Step], clocks: Sequence[float]) -> list[int]:
         if step.is_branch:
             branch = number
     found: list[int] = []
-    # A chain of counters without a user is no reason to wait; a chain of one instruction has no dependency.
+    # Unused loop counters are not a reason to wait; a chain of one instruction has no dependency.
     ends = [number for number, step in enumerate(steps) if step.has_effect] or range(len(steps))
     at = max(ends, key=lambda number: ready[number], default=-1)
     while at >= 0 and (found or before[at] >= 0):

@@ -3,7 +3,7 @@
 Each run is one point per kernel and launch shape: the median of its dispatches. `statistics.change_points` finds the runs at
 which the level of a history changes. A change is explained by facts that differ between the runs before and after it: GPU,
 command, registers, LDS, scratch, code object, and counters of work (instructions, traffic, conflicts). Counters of cycles and
-waiting follow the time and are no causes, but cycles tell a change of the clock from a change of the work.
+waiting depend on the time and are not causes, but cycles distinguish a change of the clock from a change of the work.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RunPoint:
 
 @dataclass(frozen=True)
 class SeriesChange:
-    """Another time from run `run` on. `change` is relative: +0.1 is 10 % slower than before."""
+    """Change of the time from run `run` on. `change` is relative: +0.1 is 10 % slower than before."""
 
     run: int
     change: float
@@ -75,7 +75,7 @@ class SeriesChange:
     runs_after: int
     explained: bool
     reasons: tuple[str, ...]
-    """Recorded differences that explain it, or the statement that there are none."""
+    """Recorded differences that explain it, or a statement that none was found."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _with_common_changes(kernels: Sequence[KernelHistory]) -> tuple[KernelHistor
 def _ordered(runs: Sequence[RunPoint]) -> tuple[list[RunPoint], Order]:
     machines = frozenset(machine for run in runs for machine in run.machines)
     begins = [run.begin_ns for run in runs]
-    # Clocks of different machines are unrelated; tables do not name the machine, but runs on different GPUs are of several.
+    # Clocks of different machines are unrelated. Tables do not identify the machine, but different GPUs imply several.
     gpus = {kernel.facts.gpu for run in runs for kernel in run.kernels}
     has_one_clock = len(machines) == 1 or (not machines and len(gpus) <= 1)
     if has_one_clock and all(begins) and len(set(begins)) == len(begins):

@@ -31,7 +31,7 @@ class SeriesRunPart(Part):
 
 
 class SeriesChangePart(Part):
-    """Another time from run `run` (position in `runs`) on; `change` is relative: 0.1 is 10 % slower than before.
+    """Change of the time from run `run` (position in `runs`) on; `change` is relative: 0.1 is 10 % slower than before.
 
     `p_value` is the probability of such a change by chance in any kernel at any run.
     """

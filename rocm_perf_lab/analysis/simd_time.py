@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import Integers, Wave
 
 _ARITHMETIC = 0.25
-"""Use of the matrix cores or the vector unit from which scalar instructions are control, not computation."""
+"""Use of the matrix cores or the vector unit above which scalar instructions count as control flow, not computation."""
 
 
 class Simd(NamedTuple):
-    """Place of a SIMD."""
+    """Location of a SIMD."""
 
     engine: int
     compute_unit: int
@@ -51,11 +51,11 @@ class SimdTime:
     """From the first to the last wavefront."""
     busy: Mapping[HardwareUnit, int]
     binding: int
-    """The binding unit works."""
+    """Time in which the binding unit works."""
     beside: int
-    """An instruction is issued, but the binding unit is idle."""
+    """Time in which an instruction is issued, but the binding unit is idle."""
     exposed: int
-    """All wavefronts wait, and the binding unit is idle."""
+    """Time in which all wavefronts wait, and the binding unit is idle."""
     empty: int
     """Without a wavefront."""
     exposure: Integral
@@ -124,7 +124,7 @@ def simd_times(
 
 
 def _binding(use: Mapping[HardwareUnit, float]) -> HardwareUnit | None:
-    """Return the busiest unit. Scalar instructions are control beside the arithmetic, unless there is hardly any arithmetic."""
+    """Return the busiest unit. Scalar instructions count as control flow, unless there is hardly any arithmetic."""
     has_arithmetic = max(use[HardwareUnit.MATRIX], use[HardwareUnit.VALU]) >= _ARITHMETIC
     candidates = [unit for unit in UNITS if not (has_arithmetic and unit is HardwareUnit.SALU)]
     return max(candidates, key=lambda unit: use[unit]) if any(use.values()) else None
@@ -136,7 +136,7 @@ def _span(waves: Sequence[WaveTimes], until: int | None) -> tuple[int, int]:
 
 
 def _first_missing(waves: Sequence[WaveTimes]) -> dict[tuple[int, int], int]:
-    """Return when, on each compute unit, a wavefront that is not in the trace may have started: a slot is free again."""
+    """Return the times at which, on each compute unit, an untraced wavefront may have started, because a slot is free."""
     groups: dict[tuple[int, int], list[Wave]] = defaultdict(list)
     for one in waves:
         groups[one.wave.key.engine, one.wave.compute_unit].append(one.wave)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import Integers
 
 _LDS_LATENCY_CLOCKS = 64
-"""From the end of an LDS access to its data (MI300X thread traces)."""
+"""Clocks from the end of an LDS access to its data (MI300X thread traces)."""
 _LDS_TOLERANCE = 32
 _COALESCED_BYTES_PER_CLOCK = 6.0
-"""Below it a saturated compute unit moves less useful data than any level of the memory could deliver to coalesced accesses:
-one address per clock is 4 bytes for dwords; HBM's share of one compute unit is 6 to 8 bytes."""
+"""Bytes per clock below which a saturated compute unit moves less useful data than any memory level could deliver to coalesced
+accesses: one address per clock is 4 bytes for dwords; one compute unit's share of HBM is 6 to 8 bytes."""
 QUEUED_CLOCKS = 1600
 """Latency of loads that queue for bandwidth: twice that of DRAM."""
 _FEWEST_LOADS = 48
 _CONFLICTED = 1.5
-"""Ratio of the pace of LDS accesses to the ideal one."""
+"""Minimum ratio of the pace of LDS accesses to the ideal pace."""
 _FEWEST_SAMPLES = 8
 _SATURATED = 0.1
 """Share of accesses that must stall for the unit to be at its limit."""
@@ -71,7 +71,7 @@ class SlowAccesses:
             _move(self.exposed, Cause.MEMORY_BACKPRESSURE, Cause.UNCOALESCED_ACCESS, 1.0)
 
     def charge_full_units(self) -> None:
-        """Charge the time of a unit that is full only because its accesses are slow, at the expense of all other causes."""
+        """Charge the time of a unit that is saturated only because its accesses are slow, at the expense of all other causes."""
         lds, vector = self.lds_pace, self.vector_pace
         if lds is not None and _is_saturated(lds, self.lds):
             _charge(self.exposed, Cause.LDS_BANK_CONFLICTS, self.lds, _lost_to_pace(lds, HardwareUnit.LDS, self.times))
@@ -81,7 +81,7 @@ class SlowAccesses:
 
     @property
     def _is_queue_inefficient(self) -> bool:
-        """Return whether loads queue for long although little useful data moves."""
+        """Return whether loads queue for a long time although little useful data is moved."""
         flight = self.in_flight
         return (
             flight is not None
@@ -124,9 +124,9 @@ def _is_saturated(pace: AccessPace, units: Sequence[Accesses]) -> bool:
 
 
 def _lost_to_pace(pace: AccessPace, unit: HardwareUnit, times: SimdTimes) -> float:
-    """Return the clocks that a unit at its limit costs because its accesses are slower than ideal ones; 0 if it has reserves.
+    """Return the clocks lost at a saturated unit because its accesses are slower than ideal ones; 0 if it is not saturated.
 
-    Without the slow accesses, the kernel would be limited by the unit that is busiest then.
+    Without the slow accesses, the next busiest unit would be the limit.
     """
     real = min(1.0, times.use[unit] * pace.slowdown)
     if pace.slowdown < _CONFLICTED or real < _AT_LIMIT:
@@ -135,7 +135,7 @@ def _lost_to_pace(pace: AccessPace, unit: HardwareUnit, times: SimdTimes) -> flo
 
 
 def _charge(exposed: ExposedWaits, cause: Cause, units: Sequence[Accesses], clocks: float) -> None:
-    """Raise the time of a cause to `clocks`, at the expense of all others, which a SIMD does behind the full unit."""
+    """Raise the time of a cause to `clocks`, at the expense of all others, which are hidden behind the saturated unit."""
     number = CAUSES.index(cause)
     mine = float(exposed.clocks[number].sum())
     others = float(exposed.clocks.sum()) - mine

@@ -1,7 +1,8 @@
-"""Code of a kernel without the number of executions: what it proves whichever instructions execute how often.
+"""Code of a kernel without execution counts: conclusions that do not depend on the counts.
 
-Without counts no instruction has a share of the time. The code still bounds the width of memory accesses, and what it does not
-contain cannot cause a loss. If every instruction executed once in each wavefront, which counters can prove, counts are known.
+Without counts, the shares of instructions in the time are unknown. The code still limits the width of memory accesses, and
+missing instructions cannot cause a loss. Counters can prove that every instruction executed once in each wavefront; counts are
+then known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BRANCHES = ("s_branch", "s_cbranch", "s_subvector_loop")
 _MAY_BE_SCRATCH = ("scratch_", "flat_", "buffer_", "tbuffer_")
 """Older GPUs access scratch memory with buffer instructions; flat instructions can reach it on every GPU."""
 _ROUNDING = 0.01
-"""Relative difference of counted instructions to those of the code up to which every one executed."""
+"""Maximum relative difference of counted instructions from the code for which every instruction executed once."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class StaticCode:
     """Instructions of a kernel in the order of their addresses."""
 
     instructions: tuple[ExecutedInstruction, ...]
-    """Each with one execution."""
+    """Instructions, each with one execution."""
     is_complete: bool
     """False if the kernel calls functions, whose code is not part of it."""
     has_branches: bool

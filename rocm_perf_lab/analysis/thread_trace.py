@@ -237,7 +237,7 @@ def _is_called(label: KernelLabel, symbol: str) -> bool:
 
 
 def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
-    """Return the rows without those of other kernels dispatched at the same time; device functions stay."""
+    """Return the rows except those of other kernels dispatched at the same time; device functions are included."""
     own = {label.mangled_name.removesuffix(".kd") for label in trace.kernels if symbol is not None and _is_called(label, symbol)}
     if not own:
         return trace.rows

@@ -97,13 +97,13 @@ class TimeBalancePart(Part):
     behind_last: int
     """From the end of the last instruction to the end of the wavefront; negative if the instruction ends later."""
     unplaced: int
-    """Instructions outside this kernel's code."""
+    """Cycles of instructions outside this kernel's code."""
     without_file: int
-    """In the code totals but in no readable wave file."""
+    """Cycles in the code totals but in no readable wave file."""
 
 
 class TracedPlace(Part):
-    """Instruction that a loss is charged to; without text if it is outside the code of the trace."""
+    """Instruction to which a loss is charged; without text if it is outside the code of the trace."""
 
     text: str
     address: int | None
@@ -112,7 +112,7 @@ class TracedPlace(Part):
 
 
 class TracedLoss(Part):
-    """Lost time of one cause, as a share of the time of the traced SIMDs. `gain`: the most that removing it can save."""
+    """Lost time of one cause, as a share of the time of the traced SIMDs. `gain` is an upper bound of the saved share."""
 
     cause: str
     share: float
@@ -131,9 +131,9 @@ class TracedSimd(Part):
     busy: dict[str, int]
     """By unit. LDS and vector memory, which the SIMDs of a compute unit share: for ideal accesses."""
     binding: int
-    """The busiest unit of the trace works."""
+    """Time in which the trace's busiest unit works."""
     beside: int
-    """Other instructions are issued."""
+    """Time in which only other instructions are issued."""
     exposed: int
     """All wavefronts wait."""
     empty: int
@@ -182,7 +182,7 @@ class TracedTimePart(Part):
 
 
 class TracePhasesPart(Part):
-    """Shares of the wavefronts' lifetimes before, in and behind their loops."""
+    """Shares of the wavefronts' lifetimes before, in and after their loops."""
 
     prologue: float
     loops: float
@@ -232,4 +232,4 @@ class ThreadTracePart(Part):
     launch_gap_clocks: float | None = None
     """Median time from the end of a wavefront to the next one in its slot."""
     limits: tuple[str, ...]
-    """Limits of the trace."""
+    """Limitations of the trace."""

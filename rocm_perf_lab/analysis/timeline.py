@@ -44,7 +44,7 @@ class Launches:
     median_latency_ns: float
     p90_latency_ns: float
     late: int
-    """Launches that came after everything the kernel depends on had ended: the GPU waited for the host."""
+    """Launches after all dependencies of the kernel had ended, so that the GPU waited for the host."""
 
 
 @dataclass(frozen=True)

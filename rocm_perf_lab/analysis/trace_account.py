@@ -29,8 +29,8 @@ _VARIED = 0.5
 _MANY_WAVES = 8
 _MOSTLY_MASKED = 0.6
 _IDLE_LANES, _LANES_CONFIDENCE = 0.6, 0.55
-"""Share of lanes that are idle in code that they enter or leave alone, if nothing is known: half in an if with two sides, more
-in a loop, which lasts as long as its last lane."""
+"""Assumed share of idle lanes in divergent code: half in a branch with two sides, more in a loop, which runs until its last lane
+leaves it."""
 _PARTIAL_CONFIDENCE = 0.8
 _BANDWIDTH_SUSPECTED = 0.5
 _MEMORY_MISSING = "the bytes that the kernel moved, which a trace does not record: {}"
@@ -115,7 +115,7 @@ def _evidence(text: str) -> Evidence:
 
 
 def _useless_share(trace: ThreadTrace, budget: TraceBudget, code: ExecutedCode | None) -> dict[HardwareUnit, float]:
-    """Return the share of the binding unit's instructions that compute only addresses and conditions, if that is known."""
+    """Return the share of the binding unit's instructions that only compute addresses and conditions, if known."""
     kinds = {HardwareUnit.VALU: "valu", HardwareUnit.SALU: "salu"}
     unit = budget.binding
     if code is None or unit is None or unit not in kinds or not _is_reliable(unit, trace):
@@ -145,7 +145,7 @@ def _wasted_lanes(unit: HardwareUnit, idle: TimePart | None) -> float:
 def _useless_part(budget: TraceBudget, unit: HardwareUnit, share: float, covered: float, reliable: float) -> TimePart:
     """Return the time of instructions that compute only addresses and conditions, above that of the next busiest unit.
 
-    While all wavefronts wait, the issue slots are not contended: this share of the instructions is hidden behind the waiting.
+    While all wavefronts wait, issue slots are not contended, so that this share of the instructions is hidden.
     """
     busy = budget.use[unit]
     next_busiest = max((use for other, use in budget.use.items() if other is not unit), default=0.0)
@@ -171,7 +171,7 @@ def _bandwidth_share(trace: ThreadTrace, budget: TraceBudget, profile: Profile |
 
 
 def _representative(trace: ThreadTrace) -> float:
-    """Return how likely the traced wavefronts stand for all of them."""
+    """Return the probability that the traced wavefronts are representative of all wavefronts."""
     coverage = trace.coverage
     share = coverage.traced_share
     if share is not None and share >= _VARIED:
@@ -183,7 +183,7 @@ def _representative(trace: ThreadTrace) -> float:
 
 
 def _parts(trace: ThreadTrace, lost: LostTime, covered: float, reliable: float, bandwidth: float | None) -> list[TimePart]:
-    """Return one part per location that has a share worth stating, and one for the rest."""
+    """Return one part per location with a significant share, and one for the rest."""
     confidence = _CONFIDENCE.get(lost.cause, _USUAL_CONFIDENCE) * reliable
     if lost.cause is Cause.MEMORY_LATENCY and bandwidth is not None and bandwidth >= _BANDWIDTH_SUSPECTED:
         confidence *= 0.6
@@ -275,7 +275,7 @@ def _bandwidth_text(budget: TraceBudget, bandwidth: float | None) -> str:
 
 
 def _suggestion(trace: ThreadTrace, lost: LostTime) -> str | None:
-    """Return advice that the trace alone supports; None for the general advice of the cause."""
+    """Return advice that requires a trace; None for the general advice of the cause."""
     phases = trace.phases
     if lost.cause not in (Cause.MEMORY_LATENCY, Cause.SCALAR_LATENCY, Cause.INSTRUCTION_CACHE) or phases is None:
         return None
@@ -301,7 +301,7 @@ def _missing_lanes(trace: ThreadTrace) -> tuple[str, ...]:
 
 
 def _missing_time(covered: float) -> tuple[str, ...]:
-    """Return what decides the time that the traced compute units did not work in."""
+    """Return the evidence that would explain the time in which the traced compute units had no wavefront."""
     if covered >= _MOSTLY_COVERED:
         return ()
     return (
@@ -344,7 +344,7 @@ def _notes(trace: ThreadTrace, budget: TraceBudget) -> tuple[str, ...]:
     if coverage.variation > _VARIED:
         notes.append(f"lifetimes of the traced wavefronts vary by {coverage.variation:.0%}: others may differ")
     if not trace.emulated:
-        notes.append("whether the traced launch was the first one of its kernel (cold caches) cannot be seen in the trace")
+        notes.append("the trace does not show whether the traced launch was the first one of its kernel (cold caches)")
     if trace.phases is not None and trace.loops and trace.phases.prologue >= _LONG_PROLOGUE:
         notes.append(
             f"{trace.phases.prologue:.0%} of a wavefront's time is before its first loop, {trace.phases.loops:.0%} in loops,"

@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Wave
 
 _PLACES = 5
-"""Largest locations of a cause that are kept."""
+"""Maximum number of locations per cause."""
 _LATEST = 1 << 48
-"""Clocks beyond which a time is damaged: a day and a half."""
+"""Largest plausible time in clocks, a day and a half."""
 _OVERHANG = 1 << 20
-"""By which an instruction may end after its wavefront."""
+"""Clocks by which an instruction may end after its wavefront."""
 _MUCH_ISSUE = 0.02
-"""Share of the time from which it matters whether instructions beside the binding unit depend on each other."""
+"""Minimum share of the time of instructions on other units for which their dependences are analysed."""
 _ROUNDING = 1e-6
-"""Clocks that differences of fractions leave where nothing is lost."""
+"""Rounding error in clocks of differences of fractions."""
 _LAUNCH_CLOCKS = 400
 """From the end of a wavefront to the start of the next one on an empty SIMD, at most: 56 to 304 clocks between workgroups in
-MI300X thread traces. A longer gap is a slot that other wavefronts of its workgroup still hold."""
+MI300X thread traces. During a longer gap, other wavefronts of the workgroup still hold the slot."""
 
 
 @dataclass(frozen=True)
 class LostPlace:
-    """Instruction that a loss is charged to; `row` is None for instructions outside the code."""
+    """Instruction to which a loss is charged; `row` is None for instructions outside the code."""
 
     row: InstructionRow | None
     share: float
@@ -59,7 +59,7 @@ class LostPlace:
 
 @dataclass(frozen=True)
 class LostTime:
-    """Lost time of one cause as a share of the SIMDs' time. `gain` is the most that removing the cause can save."""
+    """Lost time of one cause as a share of the SIMDs' time. `gain` is an upper bound of the saved share."""
 
     cause: Cause
     share: float
@@ -110,9 +110,9 @@ class TraceBudget:
     requested_bytes_per_clock: float
     """By vector memory accesses of full wavefronts, per compute unit."""
     damaged_waves: int
-    """Wavefronts whose times contradict each other; they do not count."""
+    """Number of wavefronts with inconsistent times, which are excluded."""
     knows_matrix_rates: bool
-    """False if the busy time of a matrix instruction is its issue time, for lack of the architecture."""
+    """False if the busy time of matrix instructions is assumed to be their issue time, because the architecture is unknown."""
 
 
 def trace_budget(
@@ -178,7 +178,7 @@ def trace_budget(
 
 
 def _is_sound(wave: Wave) -> bool:
-    """Return whether a wavefront has instructions, in order of time and none of negative length; damaged ones do not count."""
+    """Return whether a wavefront has instructions, which are in order of time and have no negative durations."""
     one = wave.instructions
     if not len(one) or wave.end < wave.begin or max(abs(wave.begin), abs(wave.end)) > _LATEST:
         return False

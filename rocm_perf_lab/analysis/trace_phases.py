@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace, Wave
 
 _SMALLEST_LOOP = 0.02
-"""Share of the time from which a loop separates prologue and epilogue."""
+"""Minimum share of the time of a loop that separates prologue and epilogue."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class TracePhases:
     """Shares of the wavefronts' lifetimes; they add up to 1."""
 
     prologue: float
-    """From the start of a wavefront to its first loop; 1 without loops."""
+    """Share from the start of a wavefront to its first loop; 1 without loops."""
     loops: float
     epilogue: float
-    """From the last loop to the end of the wavefront."""
+    """Share from the last loop to the end of the wavefront."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def balance(trace: AttTrace, rows: Sequence[InstructionRow]) -> TimeBalance:
 def waves_per_simd(trace: AttTrace, kernels: AbstractSet[int] | None = None) -> float | None:
     """Return the mean number of wavefronts per SIMD of the traced shader engines, from the first to the last event.
 
-    Compute units that never had a wavefront do not count. None without occupancy events.
+    Compute units without any wavefront are excluded. None without occupancy events.
 
     Args:
         trace: Trace with occupancy events.
@@ -86,7 +86,7 @@ def waves_per_simd(trace: AttTrace, kernels: AbstractSet[int] | None = None) -> 
         order = np.argsort(own[:, 0], kind="stable")
         times = own[order, 0].astype(np.int64)
         running = np.cumsum(np.where(own[order, 4] == 1, 1, -1))
-        running -= min(int(running.min()), 0)  # wavefronts that started before the trace only end in it
+        running -= min(int(running.min()), 0)  # Wavefronts that started before the trace only have an end.
         present += int((running[:-1] * np.diff(times)).sum())
         available += int(times[-1] - times[0]) * len(np.unique(own[:, 1:3], axis=0))
     return present / available if available else None

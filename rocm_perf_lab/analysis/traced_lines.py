@@ -39,7 +39,7 @@ class LineTime:
     """Waiting cycles during which other wavefronts used the SIMD. Shortening them does not save time."""
     caused_cycles: float
     waits_for: str | None
-    """Line that this line waits for longest, summed over all waits, and for how long."""
+    """Line for which this line waits longest, summed over all waits, and the cycles."""
     waits_for_class: str | None
     waited_cycles: float
 

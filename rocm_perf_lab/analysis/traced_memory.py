@@ -1,4 +1,4 @@
-"""Estimated use of the memory and of L2 from a thread trace, which sees bytes and latencies, but not which cache serves them.
+"""Estimated use of the memory and of L2 from a thread trace, which shows bytes and latencies, but not the serving cache.
 
 Counters replace the estimates.
 """
@@ -21,15 +21,15 @@ _WAITS_FOR_MEMORY = (Cause.MEMORY_LATENCY, Cause.MEMORY_BACKPRESSURE, Cause.STOR
 _MUCH_WAITING = 0.3
 _LEAST_BANDWIDTH = 0.5
 _ABOVE_BENCHMARKS = 1.28
-"""Rates up to this multiple of the achievable one of the MALL are possible."""
+"""Maximum plausible rate relative to the achievable rate of the MALL."""
 _L2_QUEUED_CLOCKS = 450.0
 """Latency of loads that queue for L2: twice that of L2."""
 _SLOW_PACE = 1.25
-"""Ratio of the pace of accesses to that of the L1 pipe from which L1 is not their limit."""
+"""Ratio of the pace of accesses to that of the L1 pipe above which L1 is not the limit."""
 
 
 def requested_gb_per_s(budget: TraceBudget, profile: Profile, clock_hz: float) -> float:
-    """Return the rate at which all compute units request bytes if they work as the traced ones.
+    """Return the rate at which all compute units request bytes, assuming that they work like the traced ones.
 
     Args:
         budget: Budget of the trace.
@@ -40,9 +40,9 @@ def requested_gb_per_s(budget: TraceBudget, profile: Profile, clock_hz: float) -
 
 
 def memory_uses(budget: TraceBudget, profile: Profile, *, clock_hz: float, covered: float) -> Iterator[UnitUse]:
-    """Yield the estimated use of DRAM or L2 if loads queue for it at a rate that comes near its bandwidth.
+    """Yield the estimated use of DRAM or L2 if loads queue for it at a rate near its bandwidth.
 
-    Only loads that last much longer than the latency of the level count.
+    Only loads that take much longer than the latency of the level are considered.
 
     Args:
         budget: Budget of the trace.

@@ -1,7 +1,7 @@
 """Hardware unit and ideal service time of every row of a trace's code.
 
-The service times are those of conflict-free, coalesced accesses, the least that the LDS and the address pipe of vector memory,
-which all SIMDs of a compute unit share, need. Sources: MI300X thread traces (docs/timing-model.md), CDNA3 white paper.
+The service times are those of conflict-free, coalesced accesses: the minimum for the LDS and the address pipe of vector memory,
+which all SIMDs of a compute unit share. Sources: MI300X thread traces (docs/timing-model.md), CDNA3 white paper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import InstructionRow, Integers
 
 UNITS = (HardwareUnit.MATRIX, HardwareUnit.VALU, HardwareUnit.SALU, HardwareUnit.LDS, HardwareUnit.VMEM_ISSUE)
-"""Units that a trace sees; a row's unit is its index here, or NO_UNIT."""
+"""Units in a trace; the unit of a row is an index into this tuple, or NO_UNIT."""
 NO_UNIT = -1
 _UNIT_OF_CLASS = {"mfma": 0, "valu": 1, "salu": 2, "lds": 3, "vmem": 4}
 _UNIT_OF_CATEGORY = {Category.VALU: 1, Category.SALU: 2, Category.LDS: 3, Category.VMEM: 4, Category.FLAT: 4}
@@ -50,7 +50,7 @@ class UnitTable:
     unit: Integers
     """Index in UNITS, or NO_UNIT."""
     matrix_clocks: Integers
-    """Clocks for which the row occupies the matrix core; 0 if the trace's issue time must do."""
+    """Clocks for which the row occupies the matrix core; 0 to use the issue time in the trace."""
     service_clocks: NDArray[np.float64]
     """Ideal clocks in the LDS or in the address pipe of the compute unit; 0 for other rows."""
     access_bytes: Integers

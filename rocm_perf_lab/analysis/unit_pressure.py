@@ -1,7 +1,7 @@
-"""Pressure on every unit from counters: the share of the time for which it is busy, and the part of that which is useful.
+"""Pressure on every unit from counters: the share of the time for which it is busy, and the useful part of it.
 
-A unit may be busy with work that better code does not have: replayed LDS clocks, lookups of scattered addresses, idle lanes. Its
-busy share is the time below which the kernel cannot fall as it is, its useful share the time at its roof.
+A unit may be busy with avoidable work: replayed LDS clocks, lookups of scattered addresses, idle lanes. The busy share is a lower
+bound of the time of the current code, the useful share the time at the roof.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.peaks import MeasuredPeaks, MemoryLevel, MemoryRoof
 
 _ABOVE_ROOF = 1.05
-"""Rates up to this share of a theoretical peak are rounding; above it, something is wrong."""
+"""Maximum plausible rate relative to a theoretical peak; higher rates indicate an error."""
 _ABOVE_BENCHMARKS = 1.28
 """The same for the MALL, relative to the rate that benchmarks achieve: its theoretical peak is far above."""
 _COALESCED_LOOKUPS = 16.0
 """L1 lookups of a coalesced wave64 access of 8 or 16 bytes per lane, the most that coalesced lanes need."""
 _SCATTERED_LOOKUPS, _SCATTERED_ACCESS = 20.0, 8.0
-"""Lookups per instruction that coalesced lanes cannot need, and the bytes per lane that such accesses have at most as a rule."""
+"""Lookups per instruction that only uncoalesced accesses need, and the usual maximum of bytes per lane of such accesses."""
 _WIDEST_ACCESS = 16.0
 """Bytes per lane of the widest vector memory instruction."""
 _IMBALANCED = 1.5
@@ -43,7 +43,7 @@ _LEAST_SCRATCH = 0.05
 _FULL_LANES = 0.95
 _TRANSCENDENTAL_SLOTS = 4
 _LEAST_OVERHEAD = 0.1
-"""Share of address and condition instructions that every kernel has."""
+"""Share of address and condition instructions that is normal for any kernel."""
 _USUAL_SCALAR_OVERHEAD = 0.9
 _MOSTLY_SCALAR = 4
 """Scalar instructions per vector instruction from which the scalar work is the purpose of a kernel."""
@@ -126,7 +126,7 @@ class CountedKernel:
 
     @property
     def requested_bytes(self) -> float | None:
-        """Bytes that the lanes of vector memory instructions ask for, at most; None if they were not counted."""
+        """Upper bound of the bytes requested by lanes of vector memory instructions; None if not counted."""
         accesses = self.counted.events("SQ_INSTS_VMEM")
         if accesses is None:
             return None
@@ -166,7 +166,7 @@ def _bandwidths(kernel: CountedKernel) -> Iterator[Pressure]:
 
 
 def _traffic(kernel: CountedKernel, level: MemoryLevel) -> tuple[float | None, bool]:
-    """Return the bytes at a level, and True if a part was not counted."""
+    """Return the bytes at a level, and whether a part was not counted."""
     whole = kernel.metrics.get(f"{level}_bytes")
     if whole is not None and whole.value is not None:
         return whole.value, whole.is_lower_bound
@@ -326,7 +326,7 @@ def _scalar(kernel: CountedKernel) -> Iterator[Pressure]:
 
 
 def _wasted_scalar_slots(kernel: CountedKernel, busy: float) -> Iterator[Waste]:
-    """Yield scalar instructions beside the useful work: branches around divergent lanes, and addresses and conditions."""
+    """Yield scalar instructions other than useful work: branches around divergent lanes, and addresses and conditions."""
     counted = kernel.counted
     scalar, vector = counted.events("SQ_INSTS_SALU") or 0.0, counted.events("SQ_INSTS_VALU") or 0.0
     if kernel.code is not None:

@@ -1,7 +1,7 @@
 """Time of a dispatch in which the traced compute units have no wavefront: its start and end, a tail, or serial atomics.
 
-The duration of the dispatch and the launch decide it together with the trace: wavefronts that end early leave the rest of the
-duration to other compute units, or to atomics that the memory still executes.
+It follows from the trace, the duration of the dispatch and the launch: after the traced wavefronts end, other compute units, or
+atomics in the memory system, take the rest of the duration.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
 
 _COMPLETE = 0.7
-"""Share of a SIMD's part of the launch from which the trace is complete; workgroups are not distributed evenly."""
+"""Fraction of a SIMD's part of the launch above which a trace counts as complete; workgroups are not distributed evenly."""
 _LEAST_UNSEEN = 0.1
 _SERIAL_CLOCKS = 40.0
 """Clocks of the dispatch per atomic instruction up to which one address explains them: 4 for a wavefront, 20 per further lane."""
 _SLOWEST_CLOCKS = 2000.0
-"""The same for 64 lanes; with a longer time per instruction, atomics are no explanation."""
+"""The same for 64 lanes; atomics do not explain a longer time per instruction."""
 _NANOSECONDS = 1e9
 
 
@@ -48,7 +48,7 @@ class DispatchCoverage:
 
 
 def trace_coverage(trace: ThreadTrace, budget: TraceBudget, profile: Profile | None) -> DispatchCoverage:
-    """Return the share of the dispatch that the traced SIMDs work.
+    """Return the share of the dispatch in which the traced SIMDs have wavefronts.
 
     Args:
         trace: Analysed trace.
@@ -62,7 +62,7 @@ def trace_coverage(trace: ThreadTrace, budget: TraceBudget, profile: Profile | N
     target = profile.target
     clock = trace.shader_clock_hz or target.max_clock_mhz * 1e6
     each = launched / target.compute_units
-    # Few wavefronts leave SIMDs without any; else a trace may be of some SIMDs only.
+    # With few wavefronts, some SIMDs have none; otherwise, the trace may cover only some SIMDs.
     places = trace.coverage.compute_units if each < target.simds_per_cu else len(budget.simds) / target.simds_per_cu
     expected = each * places
     is_complete = trace.coverage.waves >= _COMPLETE * expected
@@ -84,7 +84,7 @@ def _mean_work(profile: Profile, traced: float) -> float:
 
 
 def unseen_time(trace: ThreadTrace, profile: Profile, coverage: DispatchCoverage) -> Iterator[TimePart]:
-    """Yield the time outside the traced wavefronts beyond that of a launch, with its cause.
+    """Yield the time outside the traced wavefronts, in excess of the launch, with its cause.
 
     Args:
         trace: Analysed trace.

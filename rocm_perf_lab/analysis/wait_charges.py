@@ -1,8 +1,8 @@
 """Stall cycles charged to the instructions that caused them, and memory latency.
 
 `rocprof/att/waits.py` links each wait to the operations it waited for. The stall of a wait for several operations is divided
-over time: each moment among the operations whose data had not arrived. All operations of one counter are assumed to have
-the latency of the youngest, whose arrival ended the wait.
+over time: each moment equally among the operations whose data had not arrived. All operations of one counter are assumed to
+have the latency of the youngest, whose arrival ended the wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Times = Integers | NDArray[np.float64]
 
 _SHORTEST_WAIT = 4
-"""Cycles. The data of a wait that is not longer had already arrived."""
+"""Minimum stall in cycles; for shorter waits, the data had already arrived."""
 _LONGEST_MATRIX = 80
 """Cycles from the issue of a matrix instruction until its result is available: 16 passes of 4 cycles, and the 3 passes that
 keep a reader away (LLVM's GCNHazardRecognizer). A longer stall is contention with another wavefront for the matrix core."""
@@ -51,7 +51,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class MemoryLatency:
-    """Cycles from issue to the end of the wait that the data ended; only waits that actually stalled count."""
+    """Cycles from issue to the end of the wait that the data ended; only waits that stalled are included."""
 
     samples: int
     mean: float
@@ -78,7 +78,7 @@ class Waited:
     charges: tuple[Charge, ...]
     latency: Mapping[str, MemoryLatency]
     rows: tuple[Integers, ...]
-    """Row numbers of each wavefront's instructions, see `Follower.numbered`."""
+    """Row numbers of each wavefront's instructions; see `Follower.numbered`."""
     waits: tuple[WaveWaits | None, ...]
     row_numbers: int
     """Number of row numbers: the rows of the trace in order of lines, then one per category for unplaced instructions."""
@@ -199,7 +199,7 @@ class _Walk:
 
 
 def divided(victims: Integers, starts: Times, ends: Times, returns: Times) -> NDArray[np.float64]:
-    """Divide the wait [start, end) of every victim among its links: each moment among those whose data had not arrived.
+    """Divide the wait [start, end) of every victim among its links: each moment equally among those whose data had not arrived.
 
     The times may be in any unit that grows with time, for example exposed cycles.
 

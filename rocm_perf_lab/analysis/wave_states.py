@@ -23,7 +23,7 @@ _UNITS_PER_CACHE = 2
 _FETCH_CLOCKS = 40.0
 """Latency of an instruction fetch that hits; longer fetches are misses."""
 _TYPICAL_CLOCKS = {"SQ_INSTS_VMEM": 800.0, "SQ_INSTS_LDS": 100.0, "SQ_INSTS_SMEM": 200.0}
-"""Latencies that divide the waiting if no level was counted: L2 misses, LDS and scalar loads of MI300X."""
+"""Default latencies in clocks to divide the waiting if no level was counted: L2 misses, LDS and scalar loads of MI300X."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class WaveStates:
     lds: float
     scalar: float
     barrier: float
-    """Waiting that no memory, LDS or scalar operation in flight explains."""
+    """Waiting that is not explained by memory, LDS or scalar operations in flight."""
     issue: float
-    """Ready, but not issued: another wavefront used the unit, or the unit did not accept the instruction."""
+    """Ready but not issued: another wavefront used the unit, or the unit did not accept the instruction."""
     lds_issue: float
     """The same for LDS instructions."""
     fetch: float
@@ -45,7 +45,7 @@ class WaveStates:
     dependency: float
     active: float
     memory_in_flight: float
-    """Share of the lifetime with vector memory in flight, at least."""
+    """Lower bound of the share of the lifetime with vector memory operations in flight."""
     latencies: dict[str, float]
     has_levels: bool
     wavefront_clocks: float | None
@@ -100,7 +100,7 @@ def clocks_per_count(target: Target) -> int:
 
 
 def _missed_instructions(counted: CountedEvents, target: Target) -> float:
-    """Return the share of the time for which an instruction cache reads lines, if misses follow each other."""
+    """Return the share of the time for which an instruction cache reads lines, if misses are sequential."""
     pair = counted.together("SQC_ICACHE_MISSES", "SQ_BUSY_CU_CYCLES")
     if pair is None:
         misses, busy = counted.events("SQC_ICACHE_MISSES"), counted.events("SQ_BUSY_CU_CYCLES")

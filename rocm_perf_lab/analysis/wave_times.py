@@ -1,4 +1,4 @@
-"""Times of a wavefront's instructions: until when it waits for the issue of each, and until when it works on it."""
+"""Times of a wavefront's instructions: end of the wait for issue, and end of the work, of each instruction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FIRST_WITH_EXECUTION = 10
 """GFX generation from which the duration of an instruction includes its execution."""
 ISSUE_CLOCKS = 4
-"""A pause or wait that is not longer costs only its issue."""
+"""Duration in cycles up to which a pause or wait costs only its issue."""
 _MEMORY = (Category.SMEM, Category.VMEM, Category.FLAT, Category.LDS, Category.BVH)
 
 
