@@ -101,7 +101,8 @@ def run_hydra(arguments: Sequence[str]) -> None:
 
     def task(composed: DictConfig) -> float | None:
         try:
-            return _run_job(composed)
+            with _writing(HydraConfig.get().runtime.output_dir):
+                return _run_job(composed)
         except (LabError, OmegaConfBaseException) as error:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise  # The sweeper, which may be in another process, detects failed jobs by this exception.

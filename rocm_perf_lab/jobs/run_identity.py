@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.files import write_text
@@ -11,8 +12,6 @@ from rocm_perf_lab.profiling.documents import Document
 from rocm_perf_lab.report.run_view import ORIGIN
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rocm_perf_lab.config.lab import LabConfig
 
 _LONGEST_SHAPE = 80
@@ -44,7 +43,10 @@ def shape_of(config: LabConfig) -> str:
 
 
 def run_name(job: str, config: LabConfig) -> str:
-    """Return the name of a run, for example `profile softmax rows=512 cols=1024 on mi300x`."""
+    """Return the name of a run, for example `profile softmax rows=512 cols=1024 on mi300x`, or `autotune app on mi300x`."""
+    command = config.job.arguments.get("command")
+    if isinstance(command, str) and command.split():
+        return f"{job} {Path(command.split()[0]).name} on {config.target.name}"
     return " ".join(part for part in (job, config.kernel.name, shape_of(config), "on", config.target.name) if part)
 
 

@@ -13,6 +13,7 @@ import pytest
 from rocm_perf_lab.cli.entry import run_lab
 from rocm_perf_lab.cli.exit_codes import exit_code_of
 from rocm_perf_lab.core.errors import LabError, NegativeResult
+from rocm_perf_lab.jobs.lab import Lab
 
 COMMAND = Path(sys.executable).with_name("rocm-perf")
 
@@ -41,6 +42,25 @@ def raising(error: BaseException) -> int:
 )
 def test_an_exception_has_an_exit_code(error: BaseException, code: int) -> None:
     assert raising(error) == code
+
+
+def test_a_full_disk_during_a_run_names_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Lab) -> float:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Lab, "run", fail)
+
+    code = run_lab(["job=profile", "kernel=vector_add", "device=emulator", f"hydra.run.dir={tmp_path / 'run'}"])
+
+    shown = capsys.readouterr()
+    assert code == 2
+    assert shown.err.splitlines()[:2] == [
+        "error: cannot write the run's directory: No space left on device",
+        f"   at: {tmp_path / 'run'}",
+    ]
+    assert "Error executing job" not in shown.out + shown.err
 
 
 def test_a_successful_command_exits_with_0() -> None:

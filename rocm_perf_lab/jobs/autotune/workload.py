@@ -276,6 +276,7 @@ class WorkloadSearch:
                 partial(probability_left, study),
                 known=records(study, space),
                 valid=lambda trial: bool(within_limits([trial], self.workload.goals)),
+                goals=self.workload.goals,
             )
             tuner = Tuner(
                 study,
