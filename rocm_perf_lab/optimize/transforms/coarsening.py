@@ -22,7 +22,8 @@ from rocm_perf_lab.optimize.transforms.element_copies import ElementAxis, Elemen
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.launch_shapes import independent_indices
 from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
-from rocm_perf_lab.optimize.transforms.reductions import declared_in, is_pure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import is_pure_call
+from rocm_perf_lab.optimize.transforms.reductions import declared_in
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply_within,

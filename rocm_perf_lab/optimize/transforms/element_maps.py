@@ -23,7 +23,8 @@ from rocm_perf_lab.optimize.transforms.access_positions import (
     read_only_load,
 )
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of
-from rocm_perf_lab.optimize.transforms.reductions import declared_in, impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
+from rocm_perf_lab.optimize.transforms.reductions import declared_in
 from rocm_perf_lab.optimize.transforms.rewriting import (
     INDEX_TYPES,
     Edit,

@@ -19,7 +19,8 @@ from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of
-from rocm_perf_lab.optimize.transforms.reductions import declared_in, impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
+from rocm_perf_lab.optimize.transforms.reductions import declared_in
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply_within,

@@ -19,7 +19,7 @@ from rocm_perf_lab.optimize.transforms.access_positions import AccessPositions, 
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import WAVE, split_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
-from rocm_perf_lab.optimize.transforms.reductions import impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, assigned_names, counted_loop, initialiser, top_level
 from rocm_perf_lab.optimize.transforms.row_code import distributed
 from rocm_perf_lab.optimize.transforms.row_plans import LANE, GroupVariant, RowPlan, collect, has_pairs, hazard

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.source_launch import launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.transforms.expression_types import scalar_type
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of
-from rocm_perf_lab.optimize.transforms.reductions import impure_call, scalar_type
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     counted_loop,
     element_type,

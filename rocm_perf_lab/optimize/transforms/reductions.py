@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, text_of, walk
+from rocm_perf_lab.optimize.transforms.accumulations import (
+    accumulating,
+    chosen_extreme,
+    compares_otherwise,
+    occurrences,
+    tested_extreme,
+)
+from rocm_perf_lab.optimize.transforms.expression_types import loses_digits, scalar_type
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, root_of, touched
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     assigned_names,
     counted_loop,
-    element_type,
     enclosing_function,
-    initialiser,
     is_consecutive,
     is_written,
     jumps_in,
@@ -29,31 +36,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.transforms.accumulations import Operation
     from rocm_perf_lab.optimize.transforms.rewriting import CountedLoop
-
-Operation = Literal["sum", "max", "min", "or", "and", "first max", "first min", "scaled sums"]
-MAXIMA = frozenset({"fmaxf", "fmax", "max", "__builtin_fmaxf", "__builtin_fmax"})
-MINIMA = frozenset({"fminf", "fmin", "min", "__builtin_fminf", "__builtin_fmin"})
-_SIMPLE: dict[str, Operation] = {"+=": "sum", "-=": "sum", "|=": "or", "&=": "and"}
-_ARITHMETIC = re.compile(
-    r"(?:const |unsigned |signed )*(?:float|double|int|unsigned|long|long long|int32_t|uint32_t|size_t|int64_t)"
-)
-_FLOATING = re.compile(r"float|double")
-_INTEGRAL = re.compile(
-    r"(?:const |unsigned |signed )*(?:int|unsigned|signed|long|long long|char|short|bool|size_t|uint"
-    r"|u?int(?:8|16|32|64)_t)(?: int)?"
-)
-_INTEGER_CALL = re.compile(r"__popcll?|__clzl*|__ffsl*|__brev|__float2u?int_\w+|__float_as_u?int|int|unsigned")
-_STATE = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "static", "__shared__", "asm", "->"})
-_TRUTH = frozenset({"<", ">", "<=", ">=", "==", "!=", "&&", "||", "!"})
-_PURE = re.compile(
-    r"""f?(?:max|min)f?|f?absf?|(?:__)?(?:r?sqrt|exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sin|cos|tan|tanh|sinh|cosh|erf|erfc|floor|ceil|
-    round|rint|nearbyint|trunc|fma|fmod|cbrt|copysign|ldexp|atan|atan2|asin|acos|hypot|rcp)f?|isnan|isinf|isfinite|__f\w+_r[nzud]|
-    __\w+2\w+|__(?:float|int|uint)_as_\w+|__float22\w+|make_\w+|__popcll?|__clzl*|__ffsl*|__brev|float|int|double|unsigned|
-    __builtin_f\w+|static_cast|__h(?:add|mul|sub|fma)|__ldg|__saturatef|__fdividef|__expf|__logf|__ocml_\w+""",
-    re.VERBOSE,
-)
-_EXCHANGE = re.compile(r"__shfl(?:_xor|_up|_down)?|__builtin_amdgcn_(?:mov_dpp|update_dpp|ds_bpermute)|__builtin_bit_cast")
 
 
 @dataclass(frozen=True)
@@ -117,55 +101,6 @@ def independent_loop(
     return stores if isinstance(stores, str) else IndependentLoop(loop, tuple(reductions), stores)
 
 
-def impure_call(unit: SourceUnit, part: Node, *, depth: int = 4, collective: bool = False) -> str | None:
-    """Return the name of a called function whose result may depend on more than its arguments, or None.
-
-    Args:
-        unit: Source.
-        part: Node with the calls.
-        depth: Maximum nesting of functions.
-        collective: Whether functions may exchange values within a wavefront.
-    """
-    for node in walk(part):
-        if node.type in ("asm_statement", "gnu_asm_expression", "lambda_expression", "ERROR", "goto_statement"):
-            return "unsupported code"
-        if node.type != "call_expression":
-            continue
-        name = called_name(node)
-        if _is_pure(name, collective):
-            continue
-        own = [f for f in unit.reachable(node) if f != node and f.type == "function_definition"]
-        if not own or depth == 0 or any(_has_memory(f, collective) for f in own):
-            return name
-    return None
-
-
-def is_pure_call(name: str) -> bool:
-    """Return whether the result of a function is known to depend only on its arguments."""
-    return _PURE.fullmatch(name) is not None
-
-
-def _is_pure(name: str, collective: bool) -> bool:
-    return is_pure_call(name) or (collective and _EXCHANGE.fullmatch(name) is not None)
-
-
-def _has_memory(function: Node, collective: bool) -> bool:
-    """Return whether a function has pointers, references, static variables or work-item builtins, or calls unknown functions."""
-    kinds = {
-        "pointer_declarator",
-        "reference_declarator",
-        "pointer_expression",
-        "subscript_expression",
-        "abstract_reference_declarator",
-    }
-    for node in walk(function):
-        if node.type in kinds or text_of(node) in _STATE:
-            return True
-        if node.type == "call_expression" and not _is_pure(called_name(node), collective):
-            return True
-    return False
-
-
 def declared_in(node: Node) -> set[str]:
     """Return the variables that are declared in a node."""
     found = set()
@@ -178,19 +113,6 @@ def declared_in(node: Node) -> set[str]:
                 if target is not None:
                     found.add(text_of(target))
     return found
-
-
-def scalar_type(function: Node, name: str) -> str | None:
-    """Return the arithmetic type of a local variable that is declared once, or None."""
-    found = []
-    for node in walk(function):
-        if node.type != "declaration":
-            continue
-        for child in node.children_by_field_name("declarator"):
-            inner = child.child_by_field_name("declarator") if child.type == "init_declarator" else child
-            if inner is not None and inner.type == "identifier" and text_of(inner) == name:
-                found.append(text_of(node.child_by_field_name("type")))
-    return found[0] if len(found) == 1 and _ARITHMETIC.fullmatch(found[0]) else None
 
 
 def assigned_outside(loop: CountedLoop) -> dict[str, list[Node]] | str:
@@ -254,10 +176,10 @@ def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reductio
     found: list[Reduction] = []
     for name, nodes in writes.items():
         kind = scalar_type(function, name)
-        extremes = [_tested_extreme(name, node) for node in nodes]
+        extremes = [tested_extreme(name, node) for node in nodes]
         tested = [found for found in extremes if found is not None]
         operations = {
-            extreme[0] if extreme is not None else accumulating(name, node) or _chosen_extreme(name, node, kind or "")
+            extreme[0] if extreme is not None else accumulating(name, node) or chosen_extreme(name, node, kind or "")
             for node, extreme in zip(nodes, extremes, strict=True)
         }
         operation = next(iter(operations)) if len(operations) == 1 else None
@@ -265,159 +187,12 @@ def _carried(function: Node, loop: CountedLoop) -> tuple[set[str], list[Reductio
             return set(writes), f"carries {name} from one iteration to the next"
         if any(loses_digits(function, kind, node) for node in nodes):
             return set(writes), f"converts the sum {name} to an integer in each iteration"
-        if any(_compares_otherwise(function, kind, node) for node in nodes if not accumulating(name, node)):
+        if any(compares_otherwise(function, kind, node) for node in nodes if not accumulating(name, node)):
             return set(writes), f"may compare {name} as another type"
-        if _count(loop.body, name) != sum(_count(node, name) for node in [*nodes, *(test for _, test in tested)]):
+        if occurrences(loop.body, name) != sum(occurrences(node, name) for node in [*nodes, *(test for _, test in tested)]):
             return set(writes), f"uses {name} while it is accumulated"
         found.append(Reduction(name, kind, operation))
     return set(writes), found
-
-
-def _count(node: Node, name: str) -> int:
-    return sum(1 for inner in walk(node) if inner.type == "identifier" and text_of(inner) == name)
-
-
-def accumulating(name: str, node: Node) -> Operation | None:
-    """Return the operation with which a statement accumulates a variable; None for other statements."""
-    if not is_statement(node):
-        return None
-    if node.type == "update_expression":
-        return "sum" if "++" in text_of(node) else None
-    right, operator = node.child_by_field_name("right"), text_of(node.child_by_field_name("operator"))
-    if right is None:
-        return None
-    if operator in _SIMPLE:
-        return _SIMPLE[operator] if name not in names_in(right) else None
-    if operator != "=" or _count(right, name) != 1:
-        return None
-    if right.type == "call_expression" and called_name(right) in MAXIMA | MINIMA:
-        arguments = right.child_by_field_name("arguments")
-        if arguments is not None and name in [text_of(a) for a in arguments.named_children]:
-            return "max" if called_name(right) in MAXIMA else "min"
-    sides = (text_of(right.child_by_field_name("left")), text_of(right.child_by_field_name("right")))
-    is_sum = right.type == "binary_expression" and text_of(right.child_by_field_name("operator")) == "+" and name in sides
-    return "sum" if is_sum else None
-
-
-def _tested_extreme(name: str, node: Node) -> tuple[Operation, Node] | None:
-    """Return the operation of `if (value > name) name = value;` with its test, or None. A NaN is never assigned there."""
-    statement = node.parent
-    block = statement.parent if statement is not None and statement.type == "expression_statement" else None
-    if block is not None and block.type == "compound_statement":
-        block = block.parent if [c for c in block.named_children if c.type != "comment"] == [statement] else None
-    right = node.child_by_field_name("right")
-    if block is None or block.type != "if_statement" or block.child_by_field_name("alternative") is not None or right is None:
-        return None
-    test = block.child_by_field_name("condition")
-    if test is None or text_of(node.child_by_field_name("operator")) != "=":
-        return None
-    operation = _compared(test, name, right)
-    return (operation, test) if operation is not None else None
-
-
-def _chosen_extreme(name: str, node: Node, kind: str) -> Operation | None:
-    """Return the operation of `name = value > name ? value : name`, or None.
-
-    If `name` is chosen by a test that a NaN fails, the order of floating-point elements matters.
-    """
-    right = node.child_by_field_name("right")
-    while right is not None and right.type == "parenthesized_expression":
-        right = next(iter(right.named_children), None)
-    if right is None or right.type != "conditional_expression" or text_of(node.child_by_field_name("operator")) != "=":
-        return None
-    test, first, second = (right.child_by_field_name(n) for n in ("condition", "consequence", "alternative"))
-    if test is None or first is None or second is None:
-        return None
-    if _bare(second) == name:
-        return _compared(test, name, first)
-    if _bare(first) == name and not _FLOATING.search(kind):
-        opposite = _compared(test, name, second)
-        return None if opposite is None else ("min" if opposite == "max" else "max")
-    return None
-
-
-def _compares_otherwise(function: Node, kind: str, node: Node) -> bool:
-    """Return whether a test may compare values in an integer type other than that of the variable."""
-    if _FLOATING.search(kind):
-        return False
-    plain = kind.removeprefix("const ")
-    for value in (
-        n for n in walk(node) if n.type in ("identifier", "subscript_expression", "call_expression", "cast_expression")
-    ):
-        if value.type == "identifier" and scalar_type(function, text_of(value)) not in (plain, f"const {plain}", None):
-            return True
-        base = value.child_by_field_name("argument") if value.type == "subscript_expression" else None
-        if value.type != "identifier" and (base is None or element_type(function, text_of(base)) != plain):
-            return True
-    return False
-
-
-def _compared(test: Node, name: str, value: Node) -> Operation | None:
-    """Return `max` for the test `value > name`, `min` for `value < name`, including their reversed forms; None for others."""
-    while test.type in ("parenthesized_expression", "condition_clause") and len(test.named_children) == 1:
-        test = test.named_children[0]
-    sides = (_bare(test.child_by_field_name("left")), _bare(test.child_by_field_name("right")))
-    sign = text_of(test.child_by_field_name("operator"))
-    if test.type != "binary_expression" or name in names_in(value) or sign not in ("<", "<=", ">", ">="):
-        return None
-    if sides == (_bare(value), name):
-        return "max" if ">" in sign else "min"
-    return ("max" if "<" in sign else "min") if sides == (name, _bare(value)) else None
-
-
-def _bare(node: Node | None) -> str:
-    """Return the text of a node without white space and outer parentheses."""
-    while node is not None and node.type == "parenthesized_expression" and len(node.named_children) == 1:
-        node = node.named_children[0]
-    return re.sub(r"\s+", "", text_of(node))
-
-
-def loses_digits(function: Node, kind: str, update: Node) -> bool:
-    """Return whether a variable has an integer type, and the assigned value is not known to be an integer."""
-    right = update.child_by_field_name("right")
-    return not _FLOATING.search(kind) and right is not None and not is_integer(function, right)
-
-
-def is_integer(function: Node, node: Node, *, depth: int = 6) -> bool:
-    """Return whether an expression is known to have an integer type."""
-    operator = text_of(node.child_by_field_name("operator"))
-    inner = [c for c in node.named_children if c.type != "comment"]
-    if node.type == "number_literal":
-        return re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)[uUlL]*", text_of(node)) is not None
-    if node.type in ("true", "false", "char_literal", "sizeof_expression") or operator in _TRUTH or operator == "%":
-        return True
-    if node.type == "identifier":
-        return _is_integer_variable(function, text_of(node), depth)
-    if node.type == "subscript_expression":
-        base = node.child_by_field_name("argument")
-        return base is not None and _INTEGRAL.fullmatch(element_type(function, text_of(base)) or "") is not None
-    if node.type == "field_expression":
-        return text_of(node.child_by_field_name("argument")) in ("threadIdx", "blockIdx", "blockDim", "gridDim")
-    if node.type == "cast_expression":
-        return _INTEGRAL.fullmatch(text_of(node.child_by_field_name("type"))) is not None
-    if node.type == "call_expression":
-        arguments = (node.child_by_field_name("arguments") or node).named_children
-        is_alike = called_name(node) in ("min", "max", "abs") and all(is_integer(function, a, depth=depth) for a in arguments)
-        return is_alike or _INTEGER_CALL.fullmatch(called_name(node)) is not None
-    if node.type == "conditional_expression":
-        return all(is_integer(function, c, depth=depth) for c in inner[-2:])
-    is_arithmetic = node.type in ("binary_expression", "unary_expression", "parenthesized_expression")
-    return is_arithmetic and bool(inner) and all(is_integer(function, c, depth=depth) for c in inner)
-
-
-def _is_integer_variable(function: Node, name: str, depth: int) -> bool:
-    kinds = set()
-    for node in walk(function):
-        if node.type not in ("declaration", "parameter_declaration"):
-            continue
-        for child in node.children_by_field_name("declarator"):
-            inner = child.child_by_field_name("declarator") if child.type == "init_declarator" else child
-            if inner is not None and inner.type == "identifier" and text_of(inner) == name:
-                kinds.add(text_of(node.child_by_field_name("type")))
-    if kinds == {"auto"}:
-        value = initialiser(function, name)
-        return value is not None and depth > 0 and is_integer(function, value, depth=depth - 1)
-    return bool(kinds) and all(_INTEGRAL.fullmatch(kind) for kind in kinds)
 
 
 def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> Reduction | None:
@@ -440,7 +215,7 @@ def _pair(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> R
     kind, index_kind = scalar_type(function, best), scalar_type(function, place)
     if kind is not None and loses_digits(function, kind, writes[best][0]):
         return None
-    counts = _count(loop.body, best) == 2 and _count(loop.body, place) == 1
+    counts = occurrences(loop.body, best) == 2 and occurrences(loop.body, place) == 1
     if not (is_larger or is_smaller) or kind is None or index_kind is None or not counts or best in names_in_text(value):
         return None
     return Reduction(best, kind, "first max" if is_larger else "first min", place)
@@ -452,7 +227,7 @@ def _place(function: Node, loop: CountedLoop, writes: dict[str, list[Node]]) -> 
         return None
     ((place, (update,)),) = writes.items()
     test = next((p for p in ancestors(update) if p.type == "if_statement" and p.start_byte >= loop.body.start_byte), None)
-    if test is None or text_of(update.child_by_field_name("right")) != loop.index or _count(loop.body, place) != 2:
+    if test is None or text_of(update.child_by_field_name("right")) != loop.index or occurrences(loop.body, place) != 2:
         return None
     kind, condition = scalar_type(function, place), test.child_by_field_name("condition")
     match = re.fullmatch(r"\(?(.+?)([<>])([^<>=]+?)\)?", re.sub(r"\s+", "", text_of(condition)))

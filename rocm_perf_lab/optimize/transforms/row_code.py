@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from rocm_perf_lab.optimize.source_tree import SourceUnit
-    from rocm_perf_lab.optimize.transforms.reductions import (
-        IndependentLoop,
-        Reduction,
-    )
+    from rocm_perf_lab.optimize.transforms.reductions import IndependentLoop, Reduction
     from rocm_perf_lab.optimize.transforms.rewriting import CountedLoop
     from rocm_perf_lab.optimize.transforms.row_plans import GroupVariant, RowPlan
 

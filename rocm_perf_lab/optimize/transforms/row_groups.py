@@ -20,7 +20,7 @@ from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import WAVE, group_function
 from rocm_perf_lab.optimize.transforms.launch_edits import with_launch
-from rocm_perf_lab.optimize.transforms.reductions import impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply,

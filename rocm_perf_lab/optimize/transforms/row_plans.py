@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.access_positions import initialises_pointer
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of
-from rocm_perf_lab.optimize.transforms.reductions import (
-    IndependentLoop,
-    declared_in,
-    independent_loop,
-    loop_of,
-)
+from rocm_perf_lab.optimize.transforms.reductions import IndependentLoop, declared_in, independent_loop, loop_of
 from rocm_perf_lab.optimize.transforms.rewriting import (
     assigned_names,
     initialiser,

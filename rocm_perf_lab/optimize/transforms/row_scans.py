@@ -9,16 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.syntax_nodes import text_of, walk
-from rocm_perf_lab.optimize.transforms.reductions import (
-    accumulating,
-    assigned_outside,
-    declared_in,
-    impure_call,
-    loses_digits,
-    names_in_text,
-    scalar_type,
-    stores_of,
-)
+from rocm_perf_lab.optimize.transforms.accumulations import accumulating
+from rocm_perf_lab.optimize.transforms.expression_types import loses_digits, scalar_type
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
+from rocm_perf_lab.optimize.transforms.reductions import assigned_outside, declared_in, names_in_text, stores_of
 from rocm_perf_lab.optimize.transforms.rewriting import counted_loop, jumps_in, loops_in, names_in
 from rocm_perf_lab.optimize.transforms.thread_indices import statements
 

@@ -11,7 +11,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.syntax_nodes import text_of, walk
-from rocm_perf_lab.optimize.transforms.reductions import assigned_outside, impure_call, names_in_text, scalar_type
+from rocm_perf_lab.optimize.transforms.expression_types import scalar_type
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
+from rocm_perf_lab.optimize.transforms.reductions import assigned_outside, names_in_text
 from rocm_perf_lab.optimize.transforms.rewriting import counted_loop, jumps_in, loops_in, names_in, substituted
 from rocm_perf_lab.optimize.transforms.thread_indices import statements
 

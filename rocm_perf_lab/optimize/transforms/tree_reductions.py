@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.languages.source_launch import launch_descriptor
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.accumulations import MAXIMA, MINIMA
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.lane_reductions import group_function
 from rocm_perf_lab.optimize.transforms.matrix_products import depends_on_names
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
-from rocm_perf_lab.optimize.transforms.reductions import MAXIMA, MINIMA, impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     Edit,
     apply,

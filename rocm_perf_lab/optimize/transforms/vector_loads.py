@@ -19,7 +19,7 @@ from rocm_perf_lab.optimize.loops import loop_at
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, is_statement, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.memory_roots import dereferenced, end_changes, root_of, touched
-from rocm_perf_lab.optimize.transforms.reductions import impure_call
+from rocm_perf_lab.optimize.transforms.pure_calls import impure_call
 from rocm_perf_lab.optimize.transforms.rewriting import (
     CountedLoop,
     Edit,
