@@ -18,7 +18,8 @@ from benchmarks.disk import GIB, MIB, disk_bytes_per_s, flush_files
 from benchmarks.figures import Figure
 from benchmarks.process_memory import PeakMemory
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
+from rocm_perf_lab.replay.application_run import tool_environment
+from rocm_perf_lab.replay.capture_request import CaptureRequest
 from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
 from rocm_perf_lab.replay.reader import capture_problems
 from rocm_perf_lab.replay.tool_build import build_tool

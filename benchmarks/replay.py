@@ -27,8 +27,9 @@ from benchmarks.figures import Figure, Publisher
 from benchmarks.process_memory import PeakMemory
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
-from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
 from rocm_perf_lab.replay.application_capture import capture as capture_application
+from rocm_perf_lab.replay.application_run import tool_environment
+from rocm_perf_lab.replay.capture_request import CaptureRequest
 from rocm_perf_lab.replay.errors import ReservationError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.packs import PackWriter

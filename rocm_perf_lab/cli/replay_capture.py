@@ -17,7 +17,7 @@ from rocm_perf_lab.cli.replay_options import POSITIVE, TRACKING, application_opt
 
 if TYPE_CHECKING:
     from rocm_perf_lab.jobs.replay.application import CaptureDevice
-    from rocm_perf_lab.replay.application_capture import CaptureRequest
+    from rocm_perf_lab.replay.capture_request import CaptureRequest
 
 _CHOICES = ("slowest", "median")
 _OPTIONS_OF_DESCRIPTIONS = ("args", "kernels", "dispatch", "output", "mode", "debug")
@@ -119,7 +119,7 @@ def list_kernels(command: tuple[str, ...], as_json: bool, debug: bool, **options
         from rich.console import Console
 
         from rocm_perf_lab.jobs.replay.application import run_list
-        from rocm_perf_lab.replay.application_capture import CaptureRequest
+        from rocm_perf_lab.replay.capture_request import CaptureRequest
 
         request = CaptureRequest(
             command,
@@ -158,7 +158,7 @@ def _capture_described(overrides: tuple[str, ...], options: dict[str, Any]) -> N
 
 
 def _capture_request(command: tuple[str, ...], options: dict[str, Any]) -> CaptureRequest:
-    from rocm_perf_lab.replay.application_capture import CaptureRequest, WantedDispatch
+    from rocm_perf_lab.replay.capture_request import CaptureRequest, WantedDispatch
 
     index, shape = _dispatch(options["dispatch"])
     first, *others = options["kernels"] or [""]

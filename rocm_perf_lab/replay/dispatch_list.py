@@ -14,21 +14,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.replay.application_capture import (
-    ApplicationCaptureError,
-    CaptureRequest,
-    check_request,
-    no_result,
-    run_with_tool,
-)
+from rocm_perf_lab.replay.application_run import run_with_tool
+from rocm_perf_lab.replay.capture_request import ApplicationCaptureError, CaptureRequest, check_request
 from rocm_perf_lab.replay.capture_work import CaptureWork
 from rocm_perf_lab.replay.tool_build import build_tool
+from rocm_perf_lab.replay.tool_reports import no_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import IO
 
-    from rocm_perf_lab.replay.application_capture import ApplicationRunEnd
+    from rocm_perf_lab.replay.application_run import ApplicationRunEnd
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
 
 

@@ -14,13 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.application_capture import (
-    ApplicationCaptureError,
-    CaptureOutcome,
-    CaptureRequest,
-    capture,
-    tool_environment,
-)
+from rocm_perf_lab.replay.application_capture import CaptureOutcome, capture
+from rocm_perf_lab.replay.application_run import tool_environment
+from rocm_perf_lab.replay.capture_request import ApplicationCaptureError, CaptureRequest
 from rocm_perf_lab.replay.dispatch_list import DispatchList, list_dispatches
 from rocm_perf_lab.replay.packs import ZERO_PAGE
 from rocm_perf_lab.replay.reader import open_capture

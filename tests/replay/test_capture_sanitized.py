@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.replay.application_capture import ApplicationCaptureError, CaptureRequest, capture
+from rocm_perf_lab.replay.application_capture import capture
+from rocm_perf_lab.replay.capture_request import ApplicationCaptureError, CaptureRequest
 from tests.builders.hsa_stand_in import build
 
 if TYPE_CHECKING:

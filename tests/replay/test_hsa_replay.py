@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.replay.application_capture import CaptureRequest
 from rocm_perf_lab.replay.application_capture import capture as capture_application
+from rocm_perf_lab.replay.capture_request import CaptureRequest
 from rocm_perf_lab.replay.format import Region, region_file
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, place_of
 from rocm_perf_lab.replay.hsa.reservation import extents_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.jobs.replay.tracked import TrackingChoice
-    from rocm_perf_lab.replay.application_capture import CaptureRequest
+    from rocm_perf_lab.replay.capture_request import CaptureRequest
     from rocm_perf_lab.replay.dispatch_list import DispatchList
     from rocm_perf_lab.replay.emulated_machine import EmulatedMachine
 
@@ -179,7 +179,7 @@ def chosen_dispatches(
     Raises:
         LabError: The output exists, the run failed, or no dispatched kernel has a requested name.
     """
-    from rocm_perf_lab.replay.application_capture import WantedDispatch, require_new_output
+    from rocm_perf_lab.replay.capture_request import WantedDispatch, require_new_output
     from rocm_perf_lab.replay.dispatch_list import list_dispatches, require_expressions
 
     require_new_output(request.output)
