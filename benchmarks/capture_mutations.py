@@ -1,9 +1,9 @@
 """Mutations of captures: `python -m benchmarks.capture_mutations [--inputs 1000]`.
 
 Bits, sizes, exchanged files, links and documents of a packed capture are changed with a seeded generator; in half of the inputs
-the checksums are updated, so that they do not reveal the change. Allowed are an error message of the package, and a capture whose
-memory has the sizes and the SHA-256 of its manifest, which is then replayed on the emulator. Anything else is a failure, which is
-printed with its number.
+the checksums are updated, so that they do not reveal the change. Allowed results are an error message of the package, or a
+capture whose memory has the sizes and the SHA-256 of its manifest, which is then replayed on the emulator. Any other result is a
+failure, which is printed with its number.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def mutate(
                 refused += 1
             else:
                 accepted(directory)
-        except Exception as error:  # noqa: BLE001 that is the failure looked for
+        except Exception as error:  # noqa: BLE001  # this is the failure to detect
             failures.append(f"input {number}, {mutation.__name__}: {type(error).__name__}: {error}")
         shutil.rmtree(directory)
     return refused, failures
 
 
 def _require_consistent(directory: Path) -> None:
-    """Open a capture and compare all of its memory with the manifest, by other means than the reader."""
+    """Open a capture and compare all of its memory with the manifest, independently of the reader."""
     capture = open_capture(directory)
     manifest = json.loads((directory / "manifest.json").read_bytes())
     for lower, upper in pairwise(capture.memory.regions):

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 _PROGRAM = "small_dispatches"
 _WAITING = "never dispatched"
-"""Name of a kernel for which the tool waits to the end."""
+"""Name of a kernel that is never dispatched, so that the tool waits until the end."""
 
 
 def rocm_programs() -> RocmPrograms | None:
-    """Return programs inside the ROCm root, None if there is no root that this user can enter."""
+    """Return programs inside the ROCm root; None if this user cannot enter a root."""
     root = rocm_root_dir()
     if not is_complete(root):
         return None
@@ -55,7 +55,7 @@ def rocm_programs() -> RocmPrograms | None:
 def interference(programs: RocmPrograms, dispatches: int, pairs: int) -> Iterator[Figure]:
     """Measure applications with and without the tool, in pairs of runs in random order.
 
-    While the tool waits, nothing is captured. The time of an application with empty kernels is that of launching on the
+    The waiting tool captures no dispatch. The time of an application with empty kernels is that of launching on the
     processor, that of the other one is the time of its kernels. After a capture, before the measured dispatches, the tool
     forwards all calls.
     """

@@ -1,8 +1,8 @@
 """Searches of measured landscapes with emulated runs as prior: `python -m benchmarks.emulated_prior`.
 
 A convolution (`benchmarks/kernels/convolution`) is emulated for an MI300X at a reduced size, in configurations that the search
-chooses. The landscapes are a convolution with the same parameters on two other GPUs: the emulator knows neither of them. Each is
-searched without and with the prior from equal seeds.
+chooses. The landscapes are a convolution with the same parameters on two other GPUs, which the emulator does not support. Each is
+searched without and with the prior with the same seeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel Tuner on a landscape: its simulation mode reads a cache file that is written from the landscape.
+"""Kernel Tuner on a landscape, through its simulation mode and a cache file generated from the landscape.
 
 The development tools contain Kernel Tuner. Without it, `benchmarks.landscapes` compares the other samplers.
 """
@@ -42,10 +42,10 @@ def installed() -> bool:
 def times_of(landscape: Landscape, seed: int, budget: int, strategy: str = PEERS["kernel_tuner"]) -> list[float]:
     """Return times in ms in the order of evaluation, each configuration once; infinite for failed configurations.
 
-    A strategy that ends early is started again until `budget` different configurations are measured.
+    A strategy that ends early is restarted until `budget` different configurations are measured.
     """
     random.seed(seed)
-    np.random.seed(seed)  # its strategies draw from the global generators
+    np.random.seed(seed)  # Strategies draw from the global generators.
     rows: dict[int, None] = {}
     with tempfile.TemporaryDirectory() as directory:
         cache = Path(directory) / "cache.json"

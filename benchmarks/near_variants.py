@@ -1,7 +1,7 @@
 """Near variants of one matrix product on the emulator: `python -m benchmarks.near_variants`.
 
-Absolute times of these kernels are not published. Of some pairs, published measurements state which one is slower; these pairs
-are checked. The other times show only how the model orders the variants.
+Absolute times of these kernels are not published. For some pairs, published measurements state which one is slower; these pairs
+are checked. The other times only show the order of the variants in the model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Relation:
-    """Order of two variants that a published measurement states."""
+    """Order of two variants according to a published measurement."""
 
     slower: str
     faster: str

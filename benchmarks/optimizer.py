@@ -1,7 +1,7 @@
 """Speed and false accepts of the optimizer: `python -m benchmarks.optimizer [--proposals 12] [--mutants 200]`.
 
 Proposals are those of all transforms for softmax at 512 x 4096. They are compiled with an empty build cache, inspected, guarded,
-verified and measured. The first run creates what later runs share (compiler root, native runtime) and does not count.
+verified and measured. The first run creates shared files (compiler root, native runtime) and is not measured.
 
 A mutant is a false accept if it passes all checks although the mutation makes the kernel wrong, unless its machine code equals
 that of the original. All accepted mutants are printed with their edit.
@@ -57,7 +57,7 @@ _EXPERIMENTS: dict[str, dict[str, int]] = {
 _IDENTITIES = {
     ("layernorm", "line 36: + for -"): "the sum of (x + m)(x - m) is that of (x - m)(x - m), since m is the mean of x",
 }
-"""Mutations without effect because of an algebraic identity, which the position of the edit does not show."""
+"""Mutations without effect because of an algebraic identity, which is not visible from the position of the edit."""
 
 
 def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:

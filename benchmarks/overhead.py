@@ -1,7 +1,7 @@
 """Overhead of `rocm-perf profile ./app` over rocprofv3: `python -m benchmarks.overhead`.
 
-Profiler and application are stand-ins that return at once: the profiler is a shell script that copies a prepared database. Its
-own time is measured in separate runs and subtracted.
+Profiler and application are stand-ins that return immediately: the profiler is a shell script that copies a prepared database.
+Its time is measured in separate runs and subtracted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reliability of the probability that something better is left: `python -m benchmarks.remaining`.
+"""Reliability of the estimated probability that a better configuration remains: `python -m benchmarks.remaining`.
 
 Landscapes of which every time is known are searched. After several numbers of evaluations the search states the probability that
 a configuration faster by 1, 2, 5, 10 or 20 % is left, which is compared with the truth. Statements are grouped by their

@@ -1,8 +1,8 @@
 """Pages of the HTML report in a headless browser: `python -m benchmarks.report [--attempts N]`.
 
 Measures the sizes, the time until a page is usable, and the frames per second while it scrolls, of an ordinary run (a small
-kernel with thread trace and counters) and of a thread trace of over 30 MB. The best of several attempts counts, since other
-processes use the machine too. Needs Chromium.
+kernel with thread trace and counters) and of a thread trace of over 30 MB. The best of several attempts is reported, since other
+processes also use the machine. Needs Chromium.
 """
 
 from __future__ import annotations

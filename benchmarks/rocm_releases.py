@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("ROCm", "packages", "captured and replayed with equal bytes", "failed")
 _DIES = ("/bin/sh", "-c", '"$0" "$1" & sleep 10; kill -9 $!')
-"""Prefix of an application that never ends by itself: it is killed after the capture."""
+"""Prefix of an application that does not end by itself and is killed after the capture."""
 
 _REFUSAL = "is older than ROCm 6.0, the oldest supported version"
 _WITHOUT_GFX942 = ("bookworm",)
@@ -38,7 +38,7 @@ _WITHOUT_GFX942 = ("bookworm",)
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of application: a check of a program, and the dispatch to capture."""
+    """Type of application: a check of a program, and the dispatch to capture."""
 
     program: str
     check: str
@@ -102,7 +102,7 @@ def failure(captures: Captures, kind: Kind, options: tuple[str, ...]) -> str:
             path.parent.relative_to(captures.directory) for path in captures.directory.glob("capture/**/manifest.json")
         )
         replays = [replay for name in found for replay in captures.replays(str(name))]
-    except AssertionError as error:  # a command that did not succeed
+    except AssertionError as error:  # A command failed.
         return reason_of(str(error))
     except subprocess.TimeoutExpired as error:
         return f"not complete after {error.timeout:.0f} s"

@@ -1,9 +1,8 @@
 """Test suites on the emulated GPU: `python -m benchmarks.rocm_suites [--suite NAME]... [--all] [--minutes N] [--resume]`.
 
-Suites are those of `benchmarks/suites/suites.yaml`. By default each suite has some minutes, in which it runs tests that are
-spread over its programs; `--all` runs every test. `--resume --retry` also runs those again that
-did not pass. The results are written after each suite. Needs `make rocm-root`, and for the suites with AMD's test programs
-`make rocm-root-tests`.
+Suites are defined in `benchmarks/suites/suites.yaml`. By default, each suite runs for some minutes with tests that are spread
+over its programs; `--all` runs every test. `--resume --retry` also repeats tests that did not pass. The results are written after
+each suite. Needs `make rocm-root`, and for the suites with AMD's test programs `make rocm-root-tests`.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_suite(suite: Suite, seconds: float | None, *, is_resumed: bool, retries: bool = False) -> dict[str, Any]:
-    """Run tests of a suite until its time is over, and return its summary with earlier results.
+    """Run tests of a suite until its time limit, and return its summary with earlier results.
 
     Args:
         suite: Suite.
@@ -97,7 +96,7 @@ def run_suite(suite: Suite, seconds: float | None, *, is_resumed: bool, retries:
 
 
 def _run_batch(suite: str, batch: Batch, file: ResultFile) -> None:
-    """Run a process to its end and store its results."""
+    """Run a process and store its results."""
     if batch.program:
         file.begin(batch.program)
     for result in batch.results:
@@ -110,7 +109,7 @@ def _run_batch(suite: str, batch: Batch, file: ResultFile) -> None:
 
 @contextmanager
 def _only_run(suite: str, path: Path) -> Iterator[None]:
-    """Refuse a second run of a suite at the same time: both would write the same results."""
+    """Reject a second concurrent run of a suite, because both would write the same results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as lock:
         try:
@@ -141,12 +140,12 @@ def row(name: str, suite: dict[str, Any]) -> tuple[str, ...]:
 
 
 def stored(path: Path) -> dict[str, Any]:
-    """Return the summaries by suite that a file of results has."""
+    """Return the summaries by suite in a file of results."""
     return dict(json.loads(path.read_text(encoding="utf-8"))["data"]) if path.exists() else {}
 
 
 def end_with_children(number: int, frame: FrameType | None) -> None:
-    """End this process as an exception does, which ends the test program too."""
+    """End this process with an exception, which also ends the test program."""
     del frame
     sys.exit(128 + number)
 

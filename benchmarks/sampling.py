@@ -1,7 +1,7 @@
 """Cost and stability of sampled timing: `python -m benchmarks.sampling [--seeds N]`.
 
-Runs kernels on the emulator without timing and with the default sample, and prints processor time of both, and the spread of
-the emulated time over seeds. Kernels whose workgroups at predictable positions return at once must not appear faster.
+Runs kernels on the emulator without timing and with the default sample, and prints the processor time of both and the spread of
+the emulated time over seeds. Kernels whose workgroups at predictable positions return immediately must not appear faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Search spaces with many combinations: `python -m benchmarks.spaces`.
 
-One of a million combinations, which is enumerated, and one of a million millions, which is searched without that.
+One with a million combinations, which is enumerated, and one with 10^12, which is searched without enumeration.
 """
 
 from __future__ import annotations

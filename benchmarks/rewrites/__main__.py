@@ -66,7 +66,7 @@ class Row:
 
     @property
     def distance(self) -> float:
-        """Time of ours relative to the better of expert and naive version."""
+        """Time of the rewrite relative to the better of expert and naive version."""
         return self.ours / min(self.expert, self.naive)
 
 
@@ -87,7 +87,7 @@ class Settings:
     check_expert: bool
 
     def hash_with(self, kernel: BenchmarkKernel) -> str:
-        """Return a hash of the settings and of the kernel that they are applied to."""
+        """Return a hash of the settings and of the kernel to which they apply."""
         parts = [repr(self), kernel.description.model_dump_json(exclude={"directory"}), kernel.naive, kernel.expert]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -124,7 +124,7 @@ def measured(kernel: BenchmarkKernel, settings: Settings) -> Row:
 
 
 def _obstacles(kernel: BenchmarkKernel) -> dict[str, str]:
-    """Return why transforms propose nothing for the naive version."""
+    """Return the reasons why transforms propose no rewrite for the naive version."""
     unit = parse_source(kernel.naive.encode(), kernel.description.entry)
     rows = {transform.name: transform.rejections(unit) for transform in kernel.transforms() if not transform.propose(unit)}
     return {name: f"line {found[0].line}: {found[0].reason}" for name, found in rows.items() if found}
@@ -211,7 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
             flush=True,
         )
         known[row.kernel] = asdict(row)
-        rows = [Row(**known[name]) for name in sorted(known)]  # after each kernel: an interrupted run keeps its results
+        rows = [Row(**known[name]) for name in sorted(known)]  # After each kernel, so that an interrupted run keeps its results.
         publisher.publish_figures(
             "rewrites", figures_of(rows, experts_checked=settings.check_expert), [asdict(row) for row in rows]
         )

@@ -33,7 +33,7 @@ _SEED = 20_261_123
 
 @dataclass(frozen=True)
 class BenchmarkKernel:
-    """A naive kernel with an expert version of it, in one directory."""
+    """Naive kernel and its expert version, in one directory."""
 
     name: str
     directory: Path
@@ -83,7 +83,7 @@ def kernels(names: list[str] | None = None) -> list[BenchmarkKernel]:
 
 
 def emulated_us(kernel: BenchmarkKernel, text: str) -> float:
-    """Return the emulated time of a source in us, at the launch that it asks for.
+    """Return the emulated time of a source in us, at the launch that it requests.
 
     Raises:
         LabError: It does not compile, or faults.
@@ -101,7 +101,7 @@ def emulated_us(kernel: BenchmarkKernel, text: str) -> float:
 
 
 def rejection(checker: CandidateChecker, text: str) -> str | None:
-    """Return why the guards or the trials reject a source, or None."""
+    """Return the reason why the guards or the trials reject a source, or None."""
     with tempfile.TemporaryDirectory(prefix="rewrites-") as directory:
         source = Path(directory) / "kernel.hip"
         source.write_text(text)

@@ -36,7 +36,7 @@ _CATEGORY, _MOST_OF_GROUP = "quick", 3
 
 @dataclass(frozen=True)
 class Batch:
-    """Results of one process, as they come; `program` is its name if it runs as a whole, else empty."""
+    """Results of one process in order of completion; `program` is its name if it runs as a whole, else empty."""
 
     results: Iterator[SuiteTestResult]
     program: str = ""
@@ -64,7 +64,7 @@ class Suite:
     links: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, done: frozenset[str], ended: frozenset[str]) -> Iterator[Batch]:
-        """Yield the results of one process after the other.
+        """Yield the results of each process in turn.
 
         Args:
             done: Tests to omit, of programs whose tests can be chosen.
@@ -80,11 +80,11 @@ class Suite:
             yield from (Batch(one.run(), one.name) for one in self._total_programs() if one.name not in ended)
 
     def size(self) -> int | None:
-        """Return the number of tests, or None if only a run tells it."""
+        """Return the number of tests, or None if it is only known after a run."""
         return sum(len(one.tests()) for one in self._gtest_programs()) if self.gtest else None
 
     def _gtest_batches(self, done: frozenset[str]) -> Iterator[Iterator[SuiteTestResult]]:
-        """Alternate between the programs, so that a run that ends early has tests of all."""
+        """Alternate between the programs, so that an interrupted run contains tests of all."""
         waiting = deque(self._batches_of(one, done) for one in self._gtest_programs())
         while waiting:
             batch = next(waiting[0], None)

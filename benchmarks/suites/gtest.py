@@ -1,7 +1,7 @@
 """Test programs that use GoogleTest: lists their tests, runs them in batches and reads the results.
 
 The status of a test is read from the output while the program runs, so that a test that ends the program or exceeds its limit
-costs only its own result. The reasons of failures are those of the program's JSON report, if it was written.
+affects only its own result. The reasons for failures are read from the program's JSON report, if it exists.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class GtestProgram:
         return Path(self.path).name
 
     def tests(self) -> list[str]:
-        """Return the names of the tests, without disabled ones, in an order that spreads them over the program."""
+        """Return the names of the enabled tests in an order that spreads them over the program."""
         listing = [self.path, *self.arguments, "--gtest_list_tests", f"--gtest_filter={self.filter}"]
-        for command in (self.listing(listing), self.command(listing)):  # some programs need a GPU for that
+        for command in (self.listing(listing), self.command(listing)):  # Some programs need a GPU to list tests.
             process = WatchedProcess(command, Path("/"), _LISTING_LIMIT_S, lambda line: False)
             tests = [test for test in listed_tests(process.lines()) if "DISABLED_" not in test]
             if tests:
@@ -106,7 +106,7 @@ def listed_tests(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_status_line(line: str) -> bool:
-    """Return whether a line says that a test begins or ended."""
+    """Return whether a line reports the begin or the end of a test."""
     return _STATUS.match(line) is not None
 
 
@@ -143,7 +143,7 @@ def failure_reasons(report: str) -> dict[str, str]:
 
 
 def spread(names: Sequence[str]) -> list[str]:
-    """Return the names in an order of which every beginning is spread evenly over them."""
+    """Return the names in an order of which every prefix is spread evenly over them."""
     count = len(names)
     step = max(1, round(count * _GOLDEN))
     while gcd(step, count) > 1:

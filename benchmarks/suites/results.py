@@ -43,7 +43,7 @@ class SuiteTestResult:
 class ResultFile:
     """Results of one suite, one line each, so that an interrupted run continues.
 
-    A program whose tests cannot be chosen runs as a whole: a line says that it ended.
+    A program whose tests cannot be selected runs as a whole; a line records its end.
     """
 
     def __init__(self, path: Path, *, is_resumed: bool) -> None:
@@ -51,7 +51,7 @@ class ResultFile:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         stored = path.read_text(encoding="utf-8") if is_resumed and path.exists() else ""
-        # A line that the end of a run cut off is removed.
+        # An incomplete line of an interrupted run is removed.
         write_text(path, stored[: stored.rfind("\n") + 1])
 
     def read(self) -> list[SuiteTestResult]:
@@ -59,7 +59,7 @@ class ResultFile:
         return list({row["name"]: SuiteTestResult(**row) for row in self._rows() if _ENDED not in row}.values())
 
     def ended(self) -> frozenset[str]:
-        """Return the programs that ran to their end."""
+        """Return the programs that have completed."""
         return frozenset(row[_ENDED] for row in self._rows() if _ENDED in row)
 
     def append(self, results: Iterable[SuiteTestResult]) -> None:
@@ -72,7 +72,7 @@ class ResultFile:
         write_text(self._path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def end(self, program: str) -> None:
-        """Note that a program ran to its end."""
+        """Record that a program has completed."""
         self._append([{_ENDED: program}])
 
     def _rows(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Output of a process, line by line, with a wall-clock limit between two marks of progress."""
+"""Output of a process, line by line, with a wall-clock limit between two signs of progress."""
 
 from __future__ import annotations
 
