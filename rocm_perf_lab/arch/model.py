@@ -347,7 +347,7 @@ class Architecture(Processor):
     @model_validator(mode="before")
     @classmethod
     def _give_opcodes_to_the_decoder(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Let the disassembly know the opcodes that the emulator's parameters state."""
+        """Add the opcodes in the emulator's parameters to the disassembly."""
         decoder, emulator = values.get("decoder"), values.get("emulator")
         if not isinstance(decoder, dict) or not isinstance(emulator, dict) or "own_opcodes" not in emulator:
             return values

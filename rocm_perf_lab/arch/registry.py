@@ -108,7 +108,7 @@ def nearest_processor(name: str) -> Processor:
     """Return the processor, or the described architecture of the same GFX generation.
 
     Raises:
-        ArchitectureError: The name belongs to no known generation.
+        ArchitectureError: The name is not in a known generation.
     """
     found = find_processor(name) or nearest_architecture(name)
     if found is None:

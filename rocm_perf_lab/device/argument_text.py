@@ -213,7 +213,7 @@ def _settings(text: str, init: str, settings: list[str], keys: Mapping[str, _Key
 
 
 def _check(text: str, init: Initialiser, dtype: ScalarType) -> None:
-    """Reject values that NumPy would refuse or silently change."""
+    """Reject values that NumPy would reject or silently change."""
     match init:
         case NormalInit(std=std) if std < 0:
             raise _wrong(text, f"std={std}", "is negative")

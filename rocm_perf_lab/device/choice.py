@@ -13,7 +13,7 @@ KFD = Path("/dev/kfd")
 
 
 def missing_for_gpu(kfd: Path = KFD) -> str | None:
-    """Return why no GPU of this machine can be profiled, or None if one can."""
+    """Return the reason why no GPU of this machine can be profiled, or None if one can."""
     if not kfd.exists():
         return f"no {kfd}"
     if shutil.which("rocprofv3") is None:

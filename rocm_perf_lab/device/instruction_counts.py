@@ -23,7 +23,7 @@ _WAVE_LANES = 64
 
 
 class CountsError(LabError):
-    """Counts that cannot be read or belong to another kernel."""
+    """Counts that cannot be read, or are of another kernel."""
 
 
 @dataclass(frozen=True)

@@ -304,7 +304,7 @@ class Checks:
                 return f"misaligned {access} at {self._place(record)} by {where}, {_lanes_text(lanes)}"
 
     def _later(self, record: FindingRecord, line_of: Callable[[int], str | None]) -> str:
-        """Return what lanes that skipped a barrier do later; they may reach another barrier."""
+        """Return a description of the later execution of lanes that skipped a barrier; they may reach another one."""
         if record.other_inst < 0:
             return "reach a later one"
         then = self._program.instructions[record.other_inst]

@@ -74,7 +74,7 @@ class Dispatch:
     deadline: float | None = None
     """Value of the monotonic clock at which the instruction budget is withdrawn; None never withdraws it."""
     cooperative: bool = False
-    """Workgroups may wait for each other, so all of them are resident at once."""
+    """Whether workgroups may wait for each other, so that all of them are resident at the same time."""
     shares_work: bool = False
     """Workgroups may fetch work from a queue: those that fit run at the same pace."""
     traced_workgroups: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class Dispatch:
     chosen_workgroups: tuple[int, ...] | None = None
     """Linear ids of the workgroups to run; None runs all of them."""
     xcds: int = 1
-    """XCDs of the GPU, to which workgroups go in turn."""
+    """Number of XCDs, to which workgroups are distributed round-robin."""
     load_address: int = 0
     """Device address of address 0 of the code object."""
     has_half_lines: bool = False

@@ -113,7 +113,7 @@ class FootprintRecorder:
         threads: Threads that run workgroups.
         workgroups: Workgroups of the launch.
         registry: Allocations sorted by address, as passed to the launch.
-        xcds: XCDs of the GPU, to which workgroups go in turn.
+        xcds: Number of XCDs, to which workgroups are distributed round-robin.
         channel_bits: Binary logarithm of the channels of an L2.
         sampling: Fixed power of two; by default it follows from the size of the allocations and the number of accesses.
         enabled: Record accesses; otherwise there are no buffers and no result.

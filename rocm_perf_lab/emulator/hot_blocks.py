@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALL_PROGRAM = 700
-"""Instructions up to which a kernel is optimised at once, in less than a second."""
+"""Maximum number of instructions of a kernel that is optimised immediately, in less than a second."""
 HOT_EXECUTIONS = 50_000
 """Executions of a block that cost as much time as to optimise it: 1.5 ms an instruction, which saves about 20 ns each time."""
 _WARM_FRACTION = 10

@@ -48,7 +48,7 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
         kernel: The kernel.
         geometry: The launch.
         target: The GPU.
-        was_dispatched: Whether an application dispatched the kernel in this geometry. HIP dispatches kernels of its own with
+        was_dispatched: Whether an application dispatched the kernel in this geometry. HIP dispatches internal kernels with
             more work-items than their metadata states, which the hardware does not check.
 
     Raises:
@@ -91,7 +91,7 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
 
 
 def require_resident(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
-    """Check that all workgroups of a cooperative launch fit on the GPU at once.
+    """Check that all workgroups of a cooperative launch fit on the GPU at the same time.
 
     Raises:
         LaunchRefused: There are too many workgroups.

@@ -111,7 +111,7 @@ class MemoryBeforeLaunch:
 
 
 def _initialised_bytes(memory: DeviceMemory, allocation: Allocation) -> NDArray[np.bool_] | None:
-    """Return which bytes of a buffer are initialised, (n_bytes), or None if all are."""
+    """Return a mask of the initialised bytes of a buffer, shape (n_bytes,), or None if all are initialised."""
     mask = memory.initialised(allocation)
     if mask is None:
         return None

@@ -74,7 +74,7 @@ def assembly_source(
 
     Raises:
         LabError: The code object has no metadata, or the assembler cannot reproduce the kernel.
-        DisassemblyError: No installed disassembler knows the processor.
+        DisassemblyError: No installed disassembler supports the processor.
         CompileError: The assembler fails.
     """
     if not kernel.has_metadata:

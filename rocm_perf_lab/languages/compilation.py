@@ -36,7 +36,7 @@ def compile_description(
 
     Raises:
         CompileError: The source does not compile, or the compiler of its language is not installed.
-        LabError: The launch that the source asks for is invalid.
+        LabError: The launch that the source requests is invalid.
         CompilerNotFound: No clang-based compiler is usable.
     """
     settings = CompileSettings(architecture, compiler, optimisation, cache_dir, sandbox, fresh, promise_checks)

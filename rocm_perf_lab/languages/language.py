@@ -1,4 +1,4 @@
-"""The interface of a kernel language: what rocm-perf-lab needs to know to compile and launch kernels written in it."""
+"""The interface of a kernel language: compilation and launch of kernels written in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch configuration that a rewritten source asks for, in a comment of the source.
+"""Launch configuration that a rewritten source requests in a comment.
 
 A rewrite can change the work of one work-item only together with its launch. It states the launch in one comment line, which is
 part of the source's hash, of its diff and of a model's answer:
@@ -49,7 +49,7 @@ class LaunchDescriptor(StrictModel):
 
 
 def launch_descriptor(text: str) -> LaunchDescriptor | None:
-    """Return the launch that a source asks for, or None.
+    """Return the launch that a source requests, or None.
 
     Raises:
         LabError: The source has several, or the content is invalid.
@@ -75,7 +75,7 @@ def without_launch(text: str) -> str:
 
 
 def with_source_launch(description: Spec, source: Path) -> Spec:
-    """Return the description with the launch that a source asks for. Other properties of the kernel cannot be changed.
+    """Return the description with the launch that a source requests. Other properties of the kernel cannot be changed.
 
     Raises:
         LabError: The comment is invalid, defines a macro that the description does not define, or the kernel is cooperative.

@@ -79,7 +79,7 @@ class KernelSpec(StrictModel):
     work_items: tuple[Expression, ...] = Field(default=(), max_length=3)
     """Grid size in work-items, instead of `grid`: the last workgroup of an axis may be partial."""
     cooperative: bool = False
-    """All workgroups are resident at once and may wait for each other, as `this_grid().sync()` requires."""
+    """Whether all workgroups are resident at the same time and may wait for each other, as `this_grid().sync()` requires."""
     block: tuple[Expression, ...] = Field((), max_length=3)
     dynamic_lds_bytes: Expression = 0
     reference: dict[str, str] | str = "baseline output"

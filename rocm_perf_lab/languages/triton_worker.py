@@ -268,7 +268,7 @@ def _message(error: BaseException) -> str:
 
 
 def _user_files(known: set[str]) -> list[str]:
-    """Return the imported files of the user, which belong to the build as headers do."""
+    """Return the imported files of the user, which are inputs of the build, like headers."""
     files = (getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in known)
     return sorted({file for file in files if file and _is_user_file(file)})
 

@@ -39,7 +39,7 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
 
     Raises:
         UnknownSlotsError: The architecture is unknown.
-        CounterPassError: A counter belongs to no known block.
+        CounterPassError: A counter is not in a known block.
     """
     blocks = _blocks_of(architecture)
     wanted = counters_for(architecture, counters)

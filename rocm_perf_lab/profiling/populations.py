@@ -152,7 +152,7 @@ def _versions(trace: Trace, dispatches: Integers) -> Integers:
     agents = table.agent[dispatches]
     for kernel in used.tolist():
         resources = resources_of_code(trace.kernels[kernel])
-        # A symbol belongs to the code object of one GPU.
+        # A symbol is in the code object of one GPU.
         agent = int(agents[np.argmax(kernels == kernel)])
         place = (trace.kernels[kernel].process, agent, *resources)
         number = loaded.get(place, 0)

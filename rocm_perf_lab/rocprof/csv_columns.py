@@ -74,7 +74,7 @@ class CsvColumn:
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if np.bincount(codes, minlength=len(texts)).all():
             return codes, texts
-        # Some rows were left out, and with them some texts.
+        # Some rows were omitted, and with them some texts.
         used, first, code = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")
         number = np.empty(len(order), np.int64)

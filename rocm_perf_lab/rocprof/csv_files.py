@@ -1,4 +1,4 @@
-"""Classification of CSV files in a directory: groups that belong together, and their contents.
+"""Classification of CSV files in a directory: groups of one run, and their contents.
 
 rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). A workload directory of rocprof-compute contains a table of counters
 per pass (`results_*.csv`; older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), the same joined by dispatch (`pmc_perf.csv`), and

@@ -79,7 +79,7 @@ def _plain_uri(path: Path) -> str:
 
 def _connected(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
-    # Command lines may contain any bytes; that is no reason to refuse a trace.
+    # Command lines may contain any bytes, which is not a reason to reject a trace.
     connection.text_factory = lambda text: text.decode(errors="replace")
     try:
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -95,7 +95,7 @@ def names_in(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def check_dialect(path: Path, tables: Collection[str]) -> None:
-    """Refuse a database without rocpd metadata, and report what it is.
+    """Reject a database without rocpd metadata, and identify its tool.
 
     Raises:
         DatabaseError: The file is not a rocpd database.
@@ -140,11 +140,11 @@ def database_error(path: Path, error: Exception) -> DatabaseError:
 
 
 def _check_neighbours(path: Path) -> None:
-    """Refuse a database with a non-empty rollback journal or write-ahead log: the file alone is incomplete."""
+    """Reject a database with a non-empty rollback journal or write-ahead log, because the file alone is incomplete."""
     for ending in ("-journal", "-wal"):
         neighbour = path.with_name(path.name + ending)
         try:
-            # A journal whose header is zero belongs to a finished transaction.
+            # A journal with a zero header is from a completed transaction.
             with neighbour.open("rb") as source:
                 unfinished = any(source.read(28))
         except OSError:

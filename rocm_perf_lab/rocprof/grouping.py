@@ -1,4 +1,4 @@
-"""Grouping of traces into runs: processes of one launch are merged, its counter passes belong to it, other launches are separate.
+"""Grouping of traces into runs: processes of one launch are merged with its counter passes, other launches are separate.
 
 Processes of one launch live at the same time, or are parent and child. Passes run the same command and kernels one after another
 with different counters; when the counters repeat, the next session begins. Everything else is a series of runs.

@@ -40,7 +40,7 @@ def is_results(path: Path) -> bool:
 
 
 def refuse_other(path: Path, key: str) -> None:
-    """Refuse a document of another tool, recognised by a key of its root.
+    """Reject a document of another tool, recognised by a key of its root.
 
     Raises:
         JsonError: The key identifies another document.
@@ -51,7 +51,7 @@ def refuse_other(path: Path, key: str) -> None:
 
 
 def other_document(path: Path) -> str | None:
-    """Return what a JSON document of another tool is, by a key near its start; None if it is unknown."""
+    """Return the type of another tool's JSON document, by a key near its start; None if unknown."""
     head = _head(path)
     return next((name for mark, name in _OTHERS if f'"{mark}"'.encode() in head), None)
 

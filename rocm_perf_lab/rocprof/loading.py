@@ -1,4 +1,4 @@
-"""Reading of everything that was discovered: runs with their counter passes, and the files that belong to them."""
+"""Reading of discovered recordings: runs with their counter passes and related files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoadedRecording:
     code_objects: tuple[Path, ...]
     sources: tuple[Path, ...]
     notes: tuple[str, ...]
-    """What was assumed or left out; each note once."""
+    """Assumptions and omissions, without duplicates."""
 
 
 def load_recording(paths: Sequence[Path]) -> LoadedRecording:

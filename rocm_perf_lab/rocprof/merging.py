@@ -66,7 +66,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
     """Return one trace of all; files with equal content count once.
 
     Raises:
-        DatabaseError: The traces do not belong to one run.
+        DatabaseError: The traces are not from one run.
     """
     notes: list[str] = []
     first_of: dict[str, Trace] = {}

@@ -161,7 +161,7 @@ class PcSampling:
     method: SamplingMethod
     kernels: tuple[SampledKernel, ...]
     undecoded: int = 0
-    """Samples in code that rocprofv3 could not identify, which belong to no kernel here."""
+    """Samples in code that rocprofv3 could not identify, which are not assigned to a kernel."""
     gfxip: int | None = None
     notes: tuple[str, ...] = ()
 

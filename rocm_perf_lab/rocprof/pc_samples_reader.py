@@ -58,7 +58,7 @@ def find_pc_samples(path: Path) -> tuple[Path, ...]:
 
 
 def one_per_recording(files: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the file of each recording that tells most about its samples."""
+    """Return the most detailed file of each recording."""
     chosen: dict[Path, Path] = {}
     for file in sorted(files, key=lambda file: (_rank(file), file)):
         chosen.setdefault(_recording(file), file)

@@ -84,7 +84,7 @@ def _kernel_names(connection: sqlite3.Connection, tables: frozenset[str], suffix
 
 
 class _Table:
-    """One table of samples, with the tables that belong to it."""
+    """Table of samples, with its related tables."""
 
     def __init__(self, connection: sqlite3.Connection, tables: frozenset[str], name: str, suffix: str) -> None:
         self._connection = connection

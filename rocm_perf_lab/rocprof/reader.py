@@ -80,7 +80,7 @@ def read_databases(paths: Iterable[Path]) -> Trace:
     """Return all databases of one run, merged: every process of every file. A directory means the databases in it.
 
     Raises:
-        DatabaseError: A database cannot be read, or the databases do not belong to one run.
+        DatabaseError: A database cannot be read, or the databases are not from one run.
     """
     return merge([read_database(path) for path in database_files(paths)])
 

@@ -181,7 +181,7 @@ class Records:
     def _counter_rows(
         self, row_of: Index, name_of_row: Integers, guid: str, columns: Mapping[str, NDArray[Any]]
     ) -> tuple[Integers, Integers, NDArray[np.float64]]:
-        """Return name, dispatch and value of each row that belongs to a dispatch. A counter has the agent of its dispatch."""
+        """Return name, dispatch and value of each row of a dispatch. A counter has the agent of its dispatch."""
         events, positions = self._dispatch_of_event.get(guid, (np.empty(0, np.int64), np.empty(0, np.int64)))
         row = row_of.find(guid, columns["pmc_id"], optional=True)
         position = looked_up(events, positions, columns["event_id"])

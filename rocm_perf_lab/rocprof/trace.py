@@ -274,7 +274,7 @@ def never_timed(count: int) -> str:
 
 
 def timed(start_ns: Integers, end_ns: Integers) -> NDArray[np.bool_]:
-    """Return which rows have times. If none has, all are kept: the run was not timed, and its order is meaningless.
+    """Return a mask of the rows with times. If none has, all are kept: the run was not timed, and its order is meaningless.
 
     A single dispatch from 0 to 0 would precede all others by hours, and the run would seem to be idle in between.
     """

@@ -175,7 +175,7 @@ def _distance(first: ErrorCase, second: ErrorCase) -> float:
 
 
 def decisions(cases: Sequence[ErrorCase], band: RatioBand) -> Decisions:
-    """Return how many pairs of one family a band distinguishes, and how many of these have the true order."""
+    """Return the number of pairs of one family that a band distinguishes, and the number of these with the true order."""
     pairs = _pairs(cases)
     decided = [(a, b) for a, b in pairs if _distance(a, b) > math.log(band.factor) + _ROUNDING]
     right = sum((a.log_estimated - b.log_estimated) * (a.log_true - b.log_true) > 0 for a, b in decided)

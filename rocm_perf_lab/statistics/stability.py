@@ -178,7 +178,7 @@ def _classify(spread: float | None) -> Classification:
 
 
 def _spread_advice(found: Stability) -> str:
-    """Return why the times are unstable, and what helps: repeating only if more runs make the median precise."""
+    """Return the reason why the times are unstable, and a remedy: repetition only if more runs make the median precise."""
     if found.spread is None:
         return f"unstable: one run does not show the spread; profile it again with --runs {_ENOUGH_RUNS}"
     said = f"the times vary by {found.spread:.0%}"

@@ -116,7 +116,7 @@ def _joint_autocorrelation_time(base: Floats, new: Floats) -> float:
 
 
 def _left_out(base_runs: int, new_runs: int, inflation: float, tail: float) -> int:
-    """Return how many of the ordered ratios lie outside the interval at each end."""
+    """Return the number of ordered ratios outside the interval at each end."""
     rejected, kept = 0, (base_runs * new_runs + 1) // 2
     while kept - rejected > 1:
         middle = (rejected + kept) // 2

@@ -304,7 +304,7 @@ def _check_that_one_fits(target: Target, limits: WaveLimits, pool: LdsPool, requ
         (size, target.max_workgroup_size, "work-items in a workgroup"),
         (request.lds_bytes, pool.max_per_workgroup_bytes, "bytes of LDS"),
         (registers, limits.max_addressable_vgprs, "VGPRs"),
-        (in_group, held, f"wavefronts of {registers} VGPRs at once"),
+        (in_group, held, f"wavefronts of {registers} VGPRs at the same time"),
     ):
         if needed > available:
             raise LaunchImpossible(

@@ -75,7 +75,7 @@ class TimingParameters(BaseModel):
     tlb_cold_cycles: int
     """The same for the first instructions of a launch."""
     l2_burst_cycles: int
-    """Work of its share of L2 that a CU can request at once after a pause."""
+    """Work of its share of L2 that a CU can request without delay after a pause."""
     store_cycles: int
     """Shortest time of a store in the address pipe of a CU."""
     l2_bytes_per_clock_per_cu: float

@@ -64,7 +64,7 @@ class BuildResult:
     dependencies: tuple[Path, ...] = ()
     """Files that the compiler read; those found from the source's directory are relative to it."""
     notes: tuple[str, ...] = ()
-    """What the build left out: headers that are treated as empty, host code that does not compile."""
+    """Parts that the build omitted: headers that are treated as empty, host code that does not compile."""
 
     @classmethod
     def of(cls, build: CachedBuild, compiler: Compiler, key: str, *, cached: bool) -> BuildResult:

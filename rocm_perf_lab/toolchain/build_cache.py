@@ -33,7 +33,7 @@ class CachedBuild:
     log: str
     contract: LaunchContract | None = None
     notes: tuple[str, ...] = ()
-    """Messages for the user about parts that were left out."""
+    """Messages for the user about omitted parts."""
     absent: tuple[Path, ...] = ()
     """Files that must not exist: the compiler would have read them instead of a stand-in."""
 

@@ -100,7 +100,7 @@ class _Text:
         return base
 
     def _has_constant(self) -> bool:
-        """Return whether the instruction has a literal operand of its own, as V_MADMK."""
+        """Return whether the instruction has a separate literal operand, like V_MADMK."""
         return self._variant == "LIT" and self._base.rpartition("_")[0].endswith(("mk", "ak"))
 
     def _bits(self, field: str, default: int = 32) -> int:

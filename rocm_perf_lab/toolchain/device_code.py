@@ -187,7 +187,7 @@ class _Compilation:
         return compilation, output.read_text(encoding="latin-1"), dependencies
 
     def _needed_stand_ins(self) -> tuple[StandIn, ...]:
-        """Return stand-ins for the headers of host libraries that are not installed; the compiler lists them all at once."""
+        """Return stand-ins for the headers of host libraries that are not installed; the compiler lists all of them."""
         output = self.directory / "listed.d"
         lists = front_end(*dependency_options(output), "-MG", "-sys-header-deps")
         command = (

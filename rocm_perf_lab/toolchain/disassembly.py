@@ -57,7 +57,7 @@ def disassemble(code_object: CodeObject, symbol: str, *, search: ToolSearch | No
 
     Raises:
         KernelNotFound: There is no such kernel.
-        DisassemblyError: No installed tool knows the processor.
+        DisassemblyError: No installed tool supports the processor.
     """
     kernel = find_kernel(code_object, symbol)
     for objdump in _objdumps(search or ToolSearch()):
@@ -84,7 +84,7 @@ def _objdumps(search: ToolSearch) -> Iterator[str]:
 
 
 def _run_objdump(objdump: str, code_object: CodeObject, kernel: KernelMetadata) -> tuple[AssemblyLine, ...]:
-    """Return the output of llvm-objdump for one kernel; empty if it does not know the processor."""
+    """Return the output of llvm-objdump for one kernel; empty if it does not support the processor."""
     first, end = kernel.entry_address, kernel.entry_address + kernel.code_bytes
     with tempfile.NamedTemporaryFile(suffix=".hsaco") as file:
         file.write(code_object.data)

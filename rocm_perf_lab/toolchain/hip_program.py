@@ -75,7 +75,7 @@ class BuiltProgram:
     compiled: int
     """Parts that were not in the cache."""
     dependencies: tuple[Path, ...] = ()
-    """Sources, and headers that do not belong to the system."""
+    """Sources, and headers except system headers."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class BuiltObject:
     content: bytes
     warnings: str
     dependencies: tuple[Path, ...]
-    """Source, and headers that do not belong to the system."""
+    """Source, and headers except system headers."""
 
 
 def build_program(program: HipProgram, find_library: Callable[[], Path], cache: Path) -> BuiltProgram:

@@ -59,7 +59,7 @@ class HostCodeRemoval:
         lines = dict.fromkeys(error.place for error in self.errors)
         first = self.errors[0]
         also = f" and {len(lines) - 1} other {'line' if len(lines) == 2 else 'lines'}" if len(lines) > 1 else ""
-        return f"host code that does not compile was left out, device code is unchanged: {first.place} ({first.message}){also}"
+        return f"host code that does not compile was omitted, device code is unchanged: {first.place} ({first.message}){also}"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def gnu_cpp_library(arguments: Sequence[str], directories: Sequence[str] = _LIBR
 
 
 def linked_files(arguments: Sequence[str]) -> Iterator[Path]:
-    """Return files that are named, and libraries (-l) in directories that are named (-L); others belong to the system."""
+    """Return the files among arguments, and libraries (-l) in directories of -L; system libraries are omitted."""
     words = [*_joined(arguments)]
     directories = [Path(word[2:]) for word in words if word.startswith(_DIRECTORY)]
     for word in words:

@@ -52,7 +52,7 @@ def list_kernel(code_object: CodeObject, kernel: KernelMetadata, *, with_source:
         with_source: Whether to look up source lines, which needs debug information.
 
     Raises:
-        DisassemblyError: No installed disassembler knows the processor.
+        DisassemblyError: No installed disassembler supports the processor.
         CodeObjectError: The debug information is damaged.
     """
     lines = disassemble(code_object, kernel.symbol)

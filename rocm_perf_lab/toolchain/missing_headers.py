@@ -124,7 +124,7 @@ def missing_header(log: str) -> MissingHeader | None:
 
 
 def host_library(name: str, host_headers: Sequence[str] = ()) -> str | None:
-    """Return the host library that a header belongs to, or None if kernels may depend on the header.
+    """Return the host library of a header, or None if kernels may depend on the header.
 
     Args:
         name: Header that is not installed, as it is included: `mpi.h`, `rocblas/rocblas.h`.
@@ -138,7 +138,7 @@ def host_library(name: str, host_headers: Sequence[str] = ()) -> str | None:
 
 
 def hint_for(header: MissingHeader) -> str:
-    """Return how to make a compilation succeed that ended at a missing header."""
+    """Return the hint for a compilation that ended at a missing header."""
     device_library = library_of(header.name, DEVICE_LIBRARIES)
     if device_library:
         return f"kernels use {device_library}: install ROCm, or add the directory that contains {header.name} to include_dirs"

@@ -131,7 +131,7 @@ def precompile(
     """Precompile headers to a file; return False if they do not compile.
 
     Args:
-        finished: The precompiled header. The text is kept beside it, with the suffix `.h`.
+        finished: The precompiled header. The text is stored next to it, with the suffix `.h`.
         text: Source that includes the headers.
         command: Compiler and flags.
         run: Runs a command that may write to a directory, and returns whether it succeeded.

@@ -10,7 +10,7 @@ _ROOT = "or compile with AMD's hipcc in a ROCm directory tree: rocm-perf run --r
 
 
 def explained(error: CompileError) -> CompileError:
-    """Return the error of a program: the compiler's text, or, for a missing header, which library it belongs to."""
+    """Return the error of a program: the compiler's text, or, for a missing header, the name of its library."""
     missing = missing_header(error.log)
     if missing is None:
         if not places_of_errors(error.log):

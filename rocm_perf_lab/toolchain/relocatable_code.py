@@ -86,7 +86,7 @@ def reachable_parts(code_object: CodeObject, kernel: KernelMetadata) -> CodePart
     """Return a kernel and everything that it refers to.
 
     Raises:
-        DisassemblyError: No installed disassembler knows the processor.
+        DisassemblyError: No installed disassembler supports the processor.
         CodeObjectError: The file is damaged, or refers to memory outside of its sections.
     """
     return _Collector(code_object, kernel).collect()

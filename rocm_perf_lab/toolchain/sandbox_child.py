@@ -100,7 +100,7 @@ def end_with_parent() -> None:
 
 
 def refuse_calls() -> bool:
-    """Refuse sockets and access to the memory and keys of other processes; return whether that worked."""
+    """Deny sockets, and access to the memory and keys of other processes; return whether that succeeded."""
     machine = os.uname().machine
     if machine not in _REFUSED_CALLS:
         return False

@@ -96,7 +96,7 @@ class _FileLines:
 
 @lru_cache(maxsize=16)
 def _lookup(data: bytes) -> Callable[[int], SourceLine | None]:
-    """Return the line table of an object file, which trials of one build ask for again and again.
+    """Return the line table of an object file; cached, because trials of one build request it repeatedly.
 
     Raises:
         CodeObjectError: The debug information is damaged.

@@ -111,7 +111,7 @@ def static_features(code_object: CodeObject, kernel: KernelMetadata) -> StaticFe
     """Return the features of a kernel: instruction counts from its disassembly, the others from its metadata.
 
     Raises:
-        DisassemblyError: No installed disassembler knows the processor.
+        DisassemblyError: No installed disassembler supports the processor.
     """
     from rocm_perf_lab.toolchain.disassembly import disassemble
 

@@ -204,7 +204,7 @@ def _tree(dump: str) -> SyntaxNode:
 
 
 class _OpenNode:
-    """Node of the dump whose end has not been read: the lines of its own entries, and its children so far."""
+    """Incomplete node of the dump: the lines of its entries, and its children so far."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -116,7 +116,7 @@ class KernelNoteV2(_Record):
         return (self.symbol_name or self.name).removesuffix("@kd")
 
     def over(self, kernel: KernelMetadata) -> KernelMetadata:
-        """Return `kernel`, which comes from the amd_kernel_code_t, with the values of the note in place of its own."""
+        """Return `kernel`, which comes from the amd_kernel_code_t, with its values replaced by those of the note."""
         noted = self.properties
         return replace(
             kernel,

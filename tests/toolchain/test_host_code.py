@@ -95,7 +95,7 @@ def test_kernels_are_those_of_the_source_without_host_code(tmp_path: Path, cache
         assert instructions(build, name) == instructions(expected, name)
     library, host_code = build.notes
     assert library == "headers that are not installed are treated as empty, which only affects host code: mpi.h (MPI)"
-    assert host_code.startswith("host code that does not compile was left out, device code is unchanged: ")
+    assert host_code.startswith("host code that does not compile was omitted, device code is unchanged: ")
     assert "kernel.hip:7 (unknown type name 'MPI_Comm')" in host_code
     assert SourceLine("kernel.hip", 6) in lines(build, "add")
     assert lines(build, "add") == lines(expected, "add")
@@ -182,7 +182,7 @@ def test_host_code_that_does_not_compile_is_left_out_without_missing_headers(tmp
     build = compiled(KERNELS % "#include <cstdio>" + host, tmp_path, cache_dir)
 
     assert build.notes == (
-        "host code that does not compile was left out, device code is unchanged: "
+        "host code that does not compile was omitted, device code is unchanged: "
         f"{tmp_path / 'kernel.hip'}:7 (use of undeclared identifier 'not_of_this_library')",
     )
 

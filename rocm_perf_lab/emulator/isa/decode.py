@@ -27,7 +27,7 @@ _VARIANT_MARKERS = frozenset({249, 250, 255})
 _SCALED_PRODUCT, _SCALES, _UPPER_HALF = "VOP3PX2", 0xD3AC, 16
 """Layout of two pairs of words, and the upper half of its first word."""
 _WORD_BITS, _LOWER_BITS = 32, 23
-"""Bits of a word, and of its part below the field that tells encodings apart."""
+"""Number of bits of a word, and of its part below the field that distinguishes encodings."""
 
 
 def decode_one(code: bytes, address: int, isa: InstructionSet, index: int = 0) -> Instruction:
@@ -102,7 +102,7 @@ class _Substitution:
     """Opcode field of an encoding: instructions with `value` decode as those with `known`."""
 
     tested: int
-    """Bits that tell the encoding and its opcode; `value` are those of the instruction."""
+    """Bits that identify the encoding and its opcode; `value` are those of the instruction."""
     mask: int
     value: int
     known: int

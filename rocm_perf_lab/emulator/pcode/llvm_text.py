@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocm_perf_lab.emulator.pcode.values import Value, float_bits, rounded
 
 CHUNK = 8
-"""Lanes computed at once."""
+"""Number of lanes computed per vector operation."""
 FLOAT_TYPES = {16: "half", 32: "float", 64: "double"}
 """LLVM types by bits."""
 

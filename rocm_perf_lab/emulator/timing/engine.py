@@ -71,7 +71,7 @@ class TracedLaunch:
     workgroups: int
     waves_per_workgroup: int
     resident_workgroups: int
-    """Number that fits on one compute unit at once."""
+    """Number of workgroups that fit on one compute unit."""
     sample: WorkgroupSample | None = None
     """Assignment of the workgroups of the launch to `traces`; None reuses the traces in turn. `sample.chosen[k]` is the linear
     id of the workgroup of `traces[k]`, `sample.representatives[i]` the index in `traces` of the trace that stands for workgroup
@@ -277,7 +277,7 @@ class _Replay:
         durations = means[self._launch.representatives] * self._launch.scale
         if durations.max() <= _UNEVEN * durations.mean():
             return even
-        # The replay ran some of the workgroups evenly; schedules tell how much longer all of them last than average ones.
+        # The replay ran some of the workgroups evenly; schedules determine how much longer all of them take than average ones.
         mean, units = float(durations.mean()), self._target.compute_units
         longer = self._scheduled(durations, units * together) - self._scheduled(np.full(len(durations), mean), units * together)
         of_replayed = self._scheduled(means[unit.order], together)

@@ -136,7 +136,7 @@ def shared_memory_profile(
         footprint: Accesses of all workgroups.
         buffers: (address, bytes) in an order that is the same in every process.
         target: Target GPU.
-        resident_workgroups: Workgroups that fit on one compute unit at once.
+        resident_workgroups: Number of workgroups that fit on one compute unit.
         warm: The same launch ran before, so that the MALL has its lines; L2 is always empty at the start.
 
     Raises:

@@ -61,7 +61,7 @@ def _is_address(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def _is_scalar(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which words belong to the record of a scalar load."""
+    """Return a mask of the words in records of scalar loads."""
     tags = words >> _TAG_SHIFT
     record = np.maximum.accumulate(np.where(tags != 0, np.arange(len(words)), 0))
     scalar: NDArray[np.bool_] = tags[record] == _SCALAR_TAG

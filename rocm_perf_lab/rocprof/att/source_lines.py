@@ -124,7 +124,7 @@ def _sources_from(path: Path, traced: _Traced, trace: AttTrace) -> tuple[dict[in
 
 
 def _moved(code_object: CodeObject, traced: _Traced) -> int | None:
-    """Return what to add to a traced address to get that in the ELF file; None if the kernels are not those of the file.
+    """Return the offset from traced addresses to those in the ELF file; None if the kernels are not those of the file.
 
     Decoders write addresses of the ELF file, but memory addresses if they did not know the code object.
     """

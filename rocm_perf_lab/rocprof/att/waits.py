@@ -87,7 +87,7 @@ class Follower:
         return Links(places[victims[order]], places[causes[order]], counters[order])
 
     def matrix_links(self, rows: Integers, stalled: NDArray[np.bool_]) -> Links:
-        """Return what each stalled instruction may have waited for in the matrix core: a result that it uses, or its turn.
+        """Return the possible reason of each stall at the matrix core: a result that the instruction uses, or a busy unit.
 
         A pause (s_nop) belongs to the following instruction. At most one link per victim.
 
