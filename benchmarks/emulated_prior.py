@@ -30,7 +30,7 @@ from rocm_perf_lab.target.catalog import load_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _ROOT = Path(__file__).parents[1]
 _KERNEL = Path(__file__).parent / "kernels" / "convolution" / "kernel.yaml"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.search import log_expected_improvement
+from rocm_perf_lab.autotune.spaces.encoding import encode
 from rocm_perf_lab.autotune.strategy import Assessment, Observations, StrategyChoice
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _SEEDS = 10
 _TREES = 50

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.autotune.landscape import Landscape
-from rocm_perf_lab.autotune.space import Space
+from rocm_perf_lab.autotune.spaces.space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
     Values = dict[str, tuple[bool | int | float | str, ...]]
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from optuna.samplers import BaseSampler
 
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 BUDGETS = (20, 50, 100, 200)
 CLOSE = 0.05

@@ -25,7 +25,7 @@ from rocm_perf_lab.statistics.racing import race
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.statistics.racing import RaceResult
 
 NOISE = ((0.01, 0.0), (0.05, 0.0), (0.05, 0.03), (0.1, 0.0))

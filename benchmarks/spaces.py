@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.autotune.blas import one_thread
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.lazy_search import LazySearch
-from rocm_perf_lab.autotune.lazy_space import LazySpace
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
 
 _POWERS = [2**i for i in range(10)]

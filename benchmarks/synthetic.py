@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.landscape import Landscape
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _MOST = 20_000
 """Largest number of configurations, about that of the measured landscapes; larger spaces are sampled."""

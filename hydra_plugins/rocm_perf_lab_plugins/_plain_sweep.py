@@ -264,7 +264,7 @@ def _sampler(distributions: Mapping[str, BaseDistribution], seed: int) -> optuna
     from optuna.distributions import CategoricalDistribution
 
     from rocm_perf_lab.autotune.sampler import RegressionSampler
-    from rocm_perf_lab.autotune.space import all_combinations
+    from rocm_perf_lab.autotune.spaces.space import all_combinations
     from rocm_perf_lab.autotune.study_sampler import StudySampler
 
     choices = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from rocm_perf_lab.autotune.slots import Task
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.config.lab import LabConfig
 
 ConfigStore.instance().store(group="hydra/sweeper", name="rocm_perf_lab", node=SweeperConfig, provider="rocm_perf_lab")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
     from rocm_perf_lab.autotune.objective import Objective
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 _MOST_REFUSED = 200
 """Proposals in a row that may violate constraints before the search ends."""

@@ -24,7 +24,7 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.languages.description import KernelDescription

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, Trial
 
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 Key = tuple[int, ...]
 """Index of the value of each parameter."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.seeds import Seeds
+from rocm_perf_lab.autotune.spaces.encoding import encode
 from rocm_perf_lab.autotune.strategy import LOW_CONFIDENCE, Assessment, Observations, StrategyChoice
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _FOLDS = 5
 _WAVE = 64

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.clocks import Clock
     from rocm_perf_lab.autotune.printed_metrics import PrintedMetrics
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 class TemplateError(LabError):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from rocm_perf_lab.autotune.space import Value
+from rocm_perf_lab.autotune.spaces.space import Value
 from rocm_perf_lab.core.components import Component
 from rocm_perf_lab.core.models import StrictModel
 

@@ -12,7 +12,7 @@ from rocm_perf_lab.autotune.shapes import SHAPE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 @dataclass

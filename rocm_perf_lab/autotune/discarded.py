@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.autotune.objective import Infeasible
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 @dataclass(frozen=True)

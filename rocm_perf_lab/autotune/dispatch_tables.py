@@ -11,7 +11,7 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
+from rocm_perf_lab.autotune.spaces.constraint_code import ShapeConstraints
 from rocm_perf_lab.core.expressions import evaluate
 from rocm_perf_lab.core.resources import resource_dir
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rocm_perf_lab.autotune.shapes_document import ShapesDocument
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.languages.description import KernelDescription
 
 TRITON_FILE, HEADER_FILE, PARAMS_FILE = "triton_configs.py", "configurations.hpp", "kernel_params.yaml"

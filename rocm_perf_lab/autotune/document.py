@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from rocm_perf_lab.autotune.space import Value
+from rocm_perf_lab.autotune.spaces.space import Value
 from rocm_perf_lab.core.models import write_schema
 from rocm_perf_lab.profiling.documents import Document, Part
 from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand  # noqa: TC001  # fields of models

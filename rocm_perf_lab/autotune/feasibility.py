@@ -14,7 +14,7 @@ from rocm_perf_lab.autotune.gaussian import GaussianProcess
 from rocm_perf_lab.autotune.surrogate import POINTS, TUNED, informative, patience
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
     from rocm_perf_lab.autotune.strategy import Observations
 
 _ITERATIONS = 15

@@ -18,7 +18,7 @@ import numpy as np
 
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import Infeasible
-from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.spaces.space import SpaceError
 from rocm_perf_lab.autotune.trial_cache import digest
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import read_sealed, write_sealed
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 _FORMAT = 1
 _SAME = 0.999

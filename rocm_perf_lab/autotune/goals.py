@@ -19,8 +19,8 @@ from rocm_perf_lab.core.expressions import evaluate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 RUNTIME = "runtime_ms"

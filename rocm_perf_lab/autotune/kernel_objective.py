@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.languages.spec import Tolerance

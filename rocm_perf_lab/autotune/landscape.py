@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 
 class LandscapeError(LabError):

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import FixedEncoding
 from rocm_perf_lab.autotune.pool_models import PoolModels
 from rocm_perf_lab.autotune.search import SEEDS
 from rocm_perf_lab.autotune.seeds import Seeds
+from rocm_perf_lab.autotune.spaces.encoding import FixedEncoding
 from rocm_perf_lab.autotune.strategy import Assessment, Observations, StrategyChoice
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.lazy_space import LazySpace
     from rocm_perf_lab.autotune.pool_models import PoolGain
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
 
 _SPREAD = 1_500
 """Candidates from the whole space in one step."""

@@ -14,7 +14,7 @@ import numpy as np
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _JITTER = 1e-8
 _OWN_LEVEL = 0.1

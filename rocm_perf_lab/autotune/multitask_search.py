@@ -17,18 +17,18 @@ from rocm_perf_lab.autotune.portfolio import select
 from rocm_perf_lab.autotune.remaining import DRAWS, SPACING, Outlook, WorkloadOutlook
 from rocm_perf_lab.autotune.search import SEEDS, log_expected_improvement
 from rocm_perf_lab.autotune.seeds import Seeds
-from rocm_perf_lab.autotune.shaped_space import features_of
 from rocm_perf_lab.autotune.shapes import normalised
-from rocm_perf_lab.autotune.space import Space
+from rocm_perf_lab.autotune.spaces.shaped_space import features_of
+from rocm_perf_lab.autotune.spaces.space import Space
 from rocm_perf_lab.autotune.strategy import Assessment, Observations, StrategyChoice
 from rocm_perf_lab.autotune.surrogate import patience
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 _POINTS = 400
 """Largest number of measurements for a fit."""

@@ -10,7 +10,7 @@ from rocm_perf_lab.core.errors import LabError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from rocm_perf_lab.autotune.strategy import Observations
 from rocm_perf_lab.autotune.surrogate import TUNED, Surrogate
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.gaussian import Prediction
+    from rocm_perf_lab.autotune.spaces.formula import Column
     from rocm_perf_lab.autotune.surrogate import Targets
 
 

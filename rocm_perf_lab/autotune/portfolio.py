@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _UNCOVERED = 1e6
 """Slowdown of a shape without a selected configuration that runs: covering it comes first."""

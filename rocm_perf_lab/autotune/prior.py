@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.autotune.blas import one_thread
-from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
-from rocm_perf_lab.autotune.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.encoding import encode
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
 from rocm_perf_lab.autotune.trials import is_interrupted
 from rocm_perf_lab.core.errors import LabError
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.landscape import Landscape
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 FEWEST = 5
 """Number of configurations that ran, from which results are a prior."""

@@ -14,7 +14,7 @@ from rocm_perf_lab.core.expressions import ExpressionError, evaluate, evaluate_i
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.languages.description import KernelDescription
 
 _AXES = ("x", "y", "z")

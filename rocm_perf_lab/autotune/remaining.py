@@ -18,7 +18,7 @@ import numpy as np
 from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 DRAWS = 300
 SPACING = (1, 4, 9, 19)

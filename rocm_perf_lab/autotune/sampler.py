@@ -15,10 +15,10 @@ from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.claims import ClaimingSampler, ClaimProposal
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.lazy_search import LazySearch
-from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch
-from rocm_perf_lab.autotune.shaped_space import ShapedSpace
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
 from rocm_perf_lab.autotune.trials import DECISION, LOST, PHASE, is_interrupted, record
 from rocm_perf_lab.core.errors import LabError
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from rocm_perf_lab.autotune.claims import Key
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.prior import Prior
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.autotune.strategy import Assessment, Strategy
 
 MODELS = ("gaussian_process", "classic")

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.prior import Trust
 from rocm_perf_lab.autotune.remaining import DRAWS, SPACING, Outlook
 from rocm_perf_lab.autotune.seeds import Seeds
+from rocm_perf_lab.autotune.spaces.encoding import encode
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Assessment, Observations, StrategyChoice
 from rocm_perf_lab.autotune.surrogate import POINTS, Surrogate, Targets
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 SEEDS = 8
 _PREDICTED = 1500

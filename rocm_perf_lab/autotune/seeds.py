@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import encode
+from rocm_perf_lab.autotune.spaces.encoding import encode
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.strategy import Observations
 
 _SAMPLE = 1000

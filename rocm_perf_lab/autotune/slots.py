@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.ask_tell import AskedTrial
     from rocm_perf_lab.autotune.cutoff import Cutoffs
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 Result = Measurement | Infeasible | Unmeasured | Preempted

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage, RDBStorage
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _SPACE = "space"
 _JOURNAL = "journal:///"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.remaining import Outlook, WorkloadOutlook
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 LOW_CONFIDENCE = 0.75
 """R² below which predictions exclude no configuration."""

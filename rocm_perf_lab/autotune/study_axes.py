@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from optuna.distributions import BaseDistribution
 
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _MOST_CHOICES = 24
 """Number of choices above which a category has random columns instead of one for each choice."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, TrialState
 
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.pool_models import PoolGain
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _SPREAD = 1500
 """Number of candidates drawn from the whole space."""

@@ -10,7 +10,7 @@ import numpy as np
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
     from rocm_perf_lab.autotune.strategy import Observations
 
 POINTS = 240

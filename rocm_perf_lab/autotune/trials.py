@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial, Trial
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 INTERRUPTED = "interrupted"
 HEARTBEAT = "heartbeat"

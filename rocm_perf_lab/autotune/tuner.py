@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.goals import FrontMember, Goals
     from rocm_perf_lab.autotune.objective import Objective
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.statistics.error_bands import RatioBand
     from rocm_perf_lab.statistics.racing import RaceResult

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.autotune.goals import FrontMember, Goals
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.statistics.racing import RaceResult
 

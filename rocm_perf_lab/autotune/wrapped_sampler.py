@@ -14,8 +14,8 @@ import numpy as np
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler, ClaimProposal
-from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import SpaceExhausted
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
 from rocm_perf_lab.autotune.trials import is_interrupted, trial_by_number
 from rocm_perf_lab.core.expressions import ExpressionError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
     from rocm_perf_lab.autotune.claims import Key
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 _DRAWS = 20
 _REFUSALS_IN_A_ROW = 5

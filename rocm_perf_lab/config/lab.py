@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import model_validator
 
 from rocm_perf_lab.autotune.config import AutotuneConfig
-from rocm_perf_lab.autotune.space_description import SpaceDescription
+from rocm_perf_lab.autotune.spaces.space_description import SpaceDescription
 from rocm_perf_lab.config.run import RunConfig, check_component, validated
 from rocm_perf_lab.core.components import Component
 from rocm_perf_lab.languages.description import KernelDescription

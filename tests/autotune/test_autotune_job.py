@@ -11,7 +11,7 @@ import optuna
 import pytest
 from mlflow import MlflowClient
 
-from rocm_perf_lab.autotune.space_files import load_space
+from rocm_perf_lab.autotune.spaces.space_files import load_space
 from rocm_perf_lab.cli.entry import run_lab
 from rocm_perf_lab.jobs.autotune.resume import resume
 from rocm_perf_lab.jobs.autotune.spaces import find_space

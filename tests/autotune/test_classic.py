@@ -10,14 +10,14 @@ import pytest
 
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.classic import ClassicSearch, Polynomial, polynomial_features
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 
 def space(**parameters: Any) -> Space:

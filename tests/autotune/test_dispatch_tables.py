@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import yaml
 
-from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.autotune.dispatch_tables import header, kernel_params, triton_table
-from rocm_perf_lab.autotune.formula import compile_formula
 from rocm_perf_lab.autotune.shapes_document import ShapesDocument
+from rocm_perf_lab.autotune.spaces.constraint_code import ShapeConstraints
+from rocm_perf_lab.autotune.spaces.formula import compile_formula
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from tests.builders.candidates import described, the_compiler

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from rocm_perf_lab.autotune.document import AutotuneDocument, export_schema
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.jobs.autotune.priors import trials_of
 
 REPOSITORY = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.autotune.encoding import encode
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.encoding import encode
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 
 def space(parameters: dict[str, Any], **more: Any) -> Space:

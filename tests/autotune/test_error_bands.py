@@ -13,7 +13,7 @@ from rich.console import Console
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.autotune.strategy import Observations
 from rocm_perf_lab.autotune.surrogate import Targets
 from rocm_perf_lab.autotune.tuner import EXHAUSTED, Tuner, outcome
@@ -22,7 +22,7 @@ from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 from rocm_perf_lab.target.timing_errors import TimingErrors
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.autotune.tuner import TuningResult
 
 BAND = RatioBand(coverage=0.95, factor=1.25)

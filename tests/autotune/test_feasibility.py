@@ -9,17 +9,17 @@ import numpy as np
 import optuna
 
 from rocm_perf_lab.autotune.ask_tell import search
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.seeds import Seeds
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from rocm_perf_lab.autotune.candidate import KernelBuilder
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space import SpaceError
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space import SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
@@ -22,7 +22,7 @@ from rocm_perf_lab.target.catalog import load_target
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 DIRECTORY = resource_dir("experiments") / "gemm_hip"
 RUNTIME_ONLY = ("achieved", "sq_", "tcc_", "counter", "runtime", "duration", "hit_rate")

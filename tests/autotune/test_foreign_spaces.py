@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.autotune.space import SpaceError
-from rocm_perf_lab.autotune.space_files import load_space
+from rocm_perf_lab.autotune.spaces.space import SpaceError
+from rocm_perf_lab.autotune.spaces.space_files import load_space
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:

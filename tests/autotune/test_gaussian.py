@@ -11,7 +11,7 @@ from scipy.optimize import check_grad
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 
 def points_of(count: int, columns: int, seed: int = 0) -> Column:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.goals import Goal, Goals
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.cli.entry import run_lab
 from rocm_perf_lab.core.expressions import ExpressionError

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.autotune.chains import Enumeration
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.formula import compile_formula
-from rocm_perf_lab.autotune.guided_draws import GuidedEnumeration
-from rocm_perf_lab.autotune.lazy_space import LazySpace
-from rocm_perf_lab.autotune.separable import separable
-from rocm_perf_lab.autotune.space import SpaceError
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.chains import Enumeration
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.formula import compile_formula
+from rocm_perf_lab.autotune.spaces.guided_draws import GuidedEnumeration
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.separable import separable
+from rocm_perf_lab.autotune.spaces.space import SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.core.expressions import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
 
 TEN = {f"p{number}": list(range(1, 11)) for number in range(12)}
 BITS = {f"p{number}": [False, True] for number in range(50)}

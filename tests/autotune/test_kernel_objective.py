@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.trial_cache import TrialCache, loaded_sha256
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.emulator import EmulatorDevice

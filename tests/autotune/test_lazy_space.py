@@ -13,13 +13,13 @@ import pytest
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.ask_tell import search
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.prior import Prior, PriorError
 from rocm_perf_lab.autotune.sampler import RegressionSampler, SamplerError
-from rocm_perf_lab.autotune.space import Configuration, Space, SpaceError
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.space import Configuration, Space, SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 
 POWERS = [2**i for i in range(10)]

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.ask_tell import search
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler
-from rocm_perf_lab.autotune.space_description import describe
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.autotune.tuner import NoFeasibleTrial, Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -18,12 +18,12 @@ from rocm_perf_lab.autotune.clocks import CommandFailed, CommandKilled, run_comm
 from rocm_perf_lab.autotune.objective import Measurement, Preempted, SearchBroken
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
-from rocm_perf_lab.autotune.space import all_combinations
+from rocm_perf_lab.autotune.spaces.space import all_combinations
 from rocm_perf_lab.autotune.trials import records
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.slots import Task
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 SPACE = all_combinations({"x": (1, 2, 3, 4), "y": (1, 2)})
 TOLD = Counter[tuple[Any, ...]]

@@ -14,12 +14,12 @@ from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.remaining import MARGINS, Outlook
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.search import GaussianSearch
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.autotune.strategy import Observations
 from rocm_perf_lab.autotune.tuner import Improbable, Tuner
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 PARABOLA = space_of_list([{"x": x} for x in range(60)], where="test")

@@ -14,21 +14,21 @@ import pytest
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.ask_tell import search
-from rocm_perf_lab.autotune.encoding import encode
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
 from rocm_perf_lab.autotune.prior import Prior, PriorError, Trust
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler, SamplerError, as_times
 from rocm_perf_lab.autotune.search import GaussianSearch, log_expected_improvement
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.encoding import encode
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
 from rocm_perf_lab.autotune.trials import CLAIM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

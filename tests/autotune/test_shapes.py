@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.goals import Goal, Goals
 from rocm_perf_lab.autotune.multitask_process import MultiTaskProcess
 from rocm_perf_lab.autotune.multitask_search import EarlierTask, MultiTaskSearch
 from rocm_perf_lab.autotune.portfolio import select
 from rocm_perf_lab.autotune.recorded_shapes import shapes_of_recording
-from rocm_perf_lab.autotune.shaped_space import ShapedSpace, shaped_space
 from rocm_perf_lab.autotune.shapes import ShapeError, WorkloadShape, shapes_of
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace, shaped_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.autotune.workload_result import tuned_workload

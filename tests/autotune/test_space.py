@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.formula import compile_formula
-from rocm_perf_lab.autotune.space import Space, SpaceError
-from rocm_perf_lab.autotune.space_description import describe
-from rocm_perf_lab.autotune.space_files import load_space, space_of_list
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.formula import compile_formula
+from rocm_perf_lab.autotune.spaces.space import Space, SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import describe
+from rocm_perf_lab.autotune.spaces.space_files import load_space, space_of_list
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.core.resources import resource_dir
@@ -240,7 +240,7 @@ def test_a_file_that_is_neither_yaml_nor_json_is_refused(tmp_path: Path, text: s
     path = tmp_path / "space.yaml"
     path.write_text(text)
 
-    with pytest.raises(SpaceError, match="neither a YAML mapping nor a JSON list|cannot read the space") as error:
+    with pytest.raises(SpaceError, match=r"neither a YAML mapping nor a JSON list|cannot read the space") as error:
         load_space(path)
 
     assert error.value.where == str(path)

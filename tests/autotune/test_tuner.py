@@ -10,12 +10,12 @@ import pytest
 from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space_files import space_of_list
+from rocm_perf_lab.autotune.spaces.space_files import space_of_list
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.autotune.tuner import StoppingCondition, Tuner
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 def trial(phase: str, runtime_ms: float | None) -> TrialRecord:

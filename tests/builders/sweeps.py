@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Measurement
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.space_description import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.objective import Infeasible, Preempted, Unmeasured
     from rocm_perf_lab.autotune.slots import Result, Task
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 Measure = "Callable[[Configuration], Measurement | Infeasible]"
 

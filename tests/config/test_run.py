@@ -67,7 +67,7 @@ def test_the_whole_configuration_is_read_when_a_job_asks_for_it(tmp_path: Path) 
 
 
 def test_neither_search_spaces_nor_numpy_are_imported_for_it() -> None:
-    program = "import sys, rocm_perf_lab.config.run; print({'numpy', 'rocm_perf_lab.autotune.space'} & set(sys.modules))"
+    program = "import sys, rocm_perf_lab.config.run; print({'numpy', 'rocm_perf_lab.autotune.spaces.space'} & set(sys.modules))"
 
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 

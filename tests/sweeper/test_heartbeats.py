@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 SPACE = small_space()
 FORMS = ["sqlite:///{}/study.db", "journal:///{}/study.log"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optuna import Study
 
     from rocm_perf_lab.autotune.slots import Task
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 SPACE = small_space()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from rocm_perf_lab.autotune.kernel_objective import KernelObjective
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab

@@ -8,7 +8,7 @@ from rocm_perf_lab.autotune.config import ObjectiveConfig
 from rocm_perf_lab.autotune.goals import RUNTIME, Goal, GoalError, Goals
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.config.lab import LabConfig
 
 

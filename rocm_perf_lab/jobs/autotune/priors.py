@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from rocm_perf_lab.autotune.goals import Goals
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.jobs.lab import Lab
 
 RESULT = "autotune.json"

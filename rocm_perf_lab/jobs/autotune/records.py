@@ -13,10 +13,10 @@ import numpy as np
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
 from rocm_perf_lab.autotune.goals import RUNTIME
-from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.remaining import FEWEST
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.shapes import SHAPE
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
 from rocm_perf_lab.autotune.tuner import CHOICE
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import optuna
 
     from rocm_perf_lab.autotune.goals import FrontMember, Goals
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import TuningResult
     from rocm_perf_lab.config.lab import LabConfig

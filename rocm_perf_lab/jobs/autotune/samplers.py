@@ -16,9 +16,9 @@ from rocm_perf_lab.jobs.autotune.goals import configured_goals
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.config.lab import LabConfig
 
 

@@ -6,21 +6,21 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.shaped_space import shaped_space
 from rocm_perf_lab.autotune.shapes import ShapeError
-from rocm_perf_lab.autotune.space import Space, SpaceError
-from rocm_perf_lab.autotune.space_files import read_space
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.shaped_space import shaped_space
+from rocm_perf_lab.autotune.spaces.space import Space, SpaceError
+from rocm_perf_lab.autotune.spaces.space_files import read_space
 from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.shapes import WorkloadShape
-    from rocm_perf_lab.autotune.space import Configuration
-    from rocm_perf_lab.autotune.space_description import SpaceDescription
+    from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space_description import SpaceDescription
     from rocm_perf_lab.config.lab import LabConfig
 
 _SHIPPED = ("conf", "experiments")

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.clocks import Clock
     from rocm_perf_lab.autotune.features import CompiledSpace
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Preempted
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.jobs.lab import Lab

@@ -17,9 +17,9 @@ from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.cutoff import Cutoff, Cutoffs
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import SearchBroken
-from rocm_perf_lab.autotune.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.slots import sweep
+from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import (
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.samplers import BaseSampler
 
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.slots import RepeatedTrials, Slots, Task
-    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Improbable, TuningResult
     from rocm_perf_lab.jobs.autotune.workload import Workload

@@ -13,9 +13,9 @@ from rocm_perf_lab.autotune.multitask_search import EarlierTask, MultiTaskSearch
 from rocm_perf_lab.autotune.prior import PriorError
 from rocm_perf_lab.autotune.recorded_shapes import is_recording, shapes_of_recording
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.shapes import SHAPE, ShapeError, read_shapes, shape_label, shapes_of
 from rocm_perf_lab.autotune.shapes_document import NAME, ShapesDocument
+from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import Tuner, race_of, within_limits
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
-    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.objective import Repeatable
     from rocm_perf_lab.autotune.shapes import WorkloadShape
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration
     from rocm_perf_lab.autotune.tuner import Improbable
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from rocm_perf_lab.autotune.constraint_code import ShapeConstraints
 from rocm_perf_lab.autotune.dispatch_tables import tables
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.shapes import SHAPE
 from rocm_perf_lab.autotune.shapes_document import NAME, ShapesDocument
+from rocm_perf_lab.autotune.spaces.constraint_code import ShapeConstraints
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import beyond_limits
 from rocm_perf_lab.autotune.workload_result import tuned_workload
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optuna import Study
 
     from rocm_perf_lab.autotune.goals import Goals
-    from rocm_perf_lab.autotune.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
     from rocm_perf_lab.autotune.workload_result import TunedShape
     from rocm_perf_lab.jobs.autotune.records import Origin
     from rocm_perf_lab.jobs.lab import Lab

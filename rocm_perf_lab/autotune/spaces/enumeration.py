@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.chains import Enumeration, ThinnedEnumeration, TooManyRows
-from rocm_perf_lab.autotune.formula import FUNCTIONS, Column, Formula, compile_formula
-from rocm_perf_lab.autotune.guided_draws import guided
-from rocm_perf_lab.autotune.lazy_space import LazySpace
-from rocm_perf_lab.autotune.space import Space, SpaceError
-from rocm_perf_lab.autotune.space_description import Range
+from rocm_perf_lab.autotune.spaces.chains import Enumeration, ThinnedEnumeration, TooManyRows
+from rocm_perf_lab.autotune.spaces.formula import FUNCTIONS, Column, Formula, compile_formula
+from rocm_perf_lab.autotune.spaces.guided_draws import guided
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.space import Space, SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import Range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.autotune.space import Configuration
-    from rocm_perf_lab.autotune.space_description import SpaceDescription
+    from rocm_perf_lab.autotune.spaces.space import Configuration
+    from rocm_perf_lab.autotune.spaces.space_description import SpaceDescription
 
 _DRAWN = 8_000
 """Configurations that are drawn from a space that is not enumerated."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.encoding import encode
-from rocm_perf_lab.autotune.lazy_space import LazySpace
 from rocm_perf_lab.autotune.shapes import SHAPE, ShapeError, WorkloadShape
-from rocm_perf_lab.autotune.space import Space, as_column
+from rocm_perf_lab.autotune.spaces.encoding import encode
+from rocm_perf_lab.autotune.spaces.lazy_space import LazySpace
+from rocm_perf_lab.autotune.spaces.space import Space, as_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.formula import Column
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.chains import Enumeration, TooManyRows
-from rocm_perf_lab.autotune.intervals import PartialRows, domain_of
-from rocm_perf_lab.autotune.separable import Separable, separable
-from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.spaces.chains import Enumeration, TooManyRows
+from rocm_perf_lab.autotune.spaces.intervals import PartialRows, domain_of
+from rocm_perf_lab.autotune.spaces.separable import Separable, separable
+from rocm_perf_lab.autotune.spaces.space import SpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.autotune.formula import Column, Formula
+    from rocm_perf_lab.autotune.spaces.formula import Column, Formula
 
 _MOST_ROWS = 30_000
 """Number of partial configurations up to which all valid configurations are listed."""

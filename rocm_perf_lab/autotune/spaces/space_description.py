@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AliasChoices, Discriminator, Field, Tag, ValidationError, model_validator
 
-from rocm_perf_lab.autotune.space import SpaceError, Value
+from rocm_perf_lab.autotune.spaces.space import SpaceError, Value
 from rocm_perf_lab.core.models import StrictModel
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.foreign_spaces import flattened, from_t1, is_t1
-from rocm_perf_lab.autotune.space import Space, SpaceError
-from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.spaces.enumeration import build_space
+from rocm_perf_lab.autotune.spaces.foreign_spaces import flattened, from_t1, is_t1
+from rocm_perf_lab.autotune.spaces.space import Space, SpaceError
+from rocm_perf_lab.autotune.spaces.space_description import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.autotune.space_description import SpaceDescription
+    from rocm_perf_lab.autotune.spaces.space_description import SpaceDescription
 
 
 def load_space(path: Path) -> Space:

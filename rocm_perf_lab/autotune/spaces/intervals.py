@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.formula import FUNCTIONS, Formula, as_truth
+from rocm_perf_lab.autotune.spaces.formula import FUNCTIONS, Formula, as_truth
 from rocm_perf_lab.core.expressions import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _SLACK = 1e-9
 """Relative distance up to which numbers count as possibly equal: bounds have 53 bits, values up to 64."""

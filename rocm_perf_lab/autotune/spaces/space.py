@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from optuna.distributions import CategoricalDistribution
 
-    from rocm_perf_lab.autotune.formula import Column, Formula
+    from rocm_perf_lab.autotune.spaces.formula import Column, Formula
 
 
 class SpaceError(LabError):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from rocm_perf_lab.autotune.formula import Formula
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.formula import Formula
+    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
 
 _PYTHON_FUNCTIONS = {
     "ceil": "math.ceil({0})",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.space import SpaceError, as_column
+from rocm_perf_lab.autotune.spaces.space import SpaceError, as_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.autotune.formula import Column, Formula
+    from rocm_perf_lab.autotune.spaces.formula import Column, Formula
 
 _MAX_ROWS = 2_000_000
 """Number of partial configurations above which a space is drawn from instead of being enumerated."""

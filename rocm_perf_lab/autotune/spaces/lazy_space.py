@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.space import Space, SpaceError, as_column
+from rocm_perf_lab.autotune.spaces.space import Space, SpaceError, as_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.autotune.formula import Column, Formula
-    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.spaces.formula import Column, Formula
+    from rocm_perf_lab.autotune.spaces.space import Configuration
 
 _MOST_VALUES = 24
 """Values of one parameter that are tried around a configuration."""

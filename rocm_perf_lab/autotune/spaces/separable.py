@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.autotune.formula import FUNCTIONS, Formula
-from rocm_perf_lab.autotune.space import as_column
+from rocm_perf_lab.autotune.spaces.formula import FUNCTIONS, Formula
+from rocm_perf_lab.autotune.spaces.space import as_column
 from rocm_perf_lab.core.expressions import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.spaces.formula import Column
 
 _MOST = 200_000
 """Largest number of values that the unbound parameters contribute."""

@@ -1,0 +1,1 @@
+"""Search spaces: parameters, constraints, their solutions, and encodings for models."""
