@@ -200,7 +200,7 @@ def test_a_long_prologue_is_noted_and_advised_on() -> None:
 
     account = account_of(Traced([LOAD, WAIT, FMA, back]).wave(steps).trace())
 
-    assert "60% of a wavefront's time is before its first loop, 40% in loops, 0% behind them" in account.notes
+    assert "60% of a wavefront's time is before its first loop, 40% in loops, 0% after them" in account.notes
     suggestion = part(account, Cause.MEMORY_LATENCY).suggestion
     assert suggestion is not None
     assert suggestion.startswith("60% of a wavefront's time is before its first loop")

@@ -75,7 +75,7 @@ def test_time_waits_loops_and_limits_are_read_at_80_columns(
         in text
     )
     assert "lost to memory latency 87%, scalar latency 10%" in text
-    assert "phases 10% before the first loop, 89% in loops, 0% behind" in text
+    assert "phases 10% before the first loop, 89% in loops, 0% after" in text
     page = run_data(database.parent / "out" / "report.html")
     assert (page["time_kind"], page["code"]["emulated"]) == ("measured", False)
     assert [0x1018, 0x1010, 800, "vmcnt"] in page["code"]["charges"]  # 800 of 924 cycles because of the load

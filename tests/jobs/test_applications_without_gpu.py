@@ -114,4 +114,4 @@ def test_wall_clock_time_is_refused_for_the_emulated_gpu(tmp_path: Path) -> None
     found = rocm_perf(tmp_path, "autotune", *options)
 
     assert found.returncode == 2
-    assert "is not that on a GPU" in found.stderr
+    assert "is not that of a GPU" in found.stderr

@@ -371,7 +371,7 @@ def test_a_program_that_cannot_be_executed_is_an_error(runs: Runs, tmp_path: Pat
     ended = runs.run([str(program)])
 
     assert ended.returncode == 2
-    assert "error: the file is no program" in ended.stderr
+    assert "error: the file is not a program" in ended.stderr
     assert (ended.stdout, runs.directories()) == ("", [])
 
 
