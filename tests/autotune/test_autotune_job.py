@@ -184,7 +184,8 @@ def test_emulated_runs_of_smaller_shapes_are_a_prior_of_several(tmp_path: Path, 
 
     assert run_lab(["job=autotune", "kernel=gemm_hip", *words, *EMULATED, *shapes]) == 0
 
-    assert "prior   8 configurations from the emulator at m=32" in capsys.readouterr().out  # both shapes are m=32, n=64 then
+    # Both shapes are m=32, n=64 then; with block_k=512, two of the eight configurations have too much LDS.
+    assert "prior   6 configurations from the emulator at m=32" in capsys.readouterr().out
     found = json.loads((tmp_path / "run" / "shapes.json").read_text())
     assert (len(found["shapes"]), found["evaluated_configs"]) == (2, 4)
     assert {trial["parameters"]["shape"] for trial in found["trials"]} == {"m=64,n=64", "m=128,n=64"}
