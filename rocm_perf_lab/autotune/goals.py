@@ -135,8 +135,7 @@ class Goals:
         groups = np.zeros(len(costs), np.int64) if tasks is None else tasks
         for group in np.unique(groups[able]):
             own = able & (groups == group)
-            weighted = weights * _scaled(costs[own])
-            scores[own] = np.exp(weighted.max(axis=1) + _SUM * weighted.sum(axis=1))
+            scores[own] = np.exp(weighted_objectives(_scaled(costs[own]), weights))
         return scores
 
     def front(self, trials: Sequence[TrialRecord]) -> tuple[FrontMember, ...]:
@@ -148,6 +147,12 @@ class Goals:
             if not any((costs[other] <= costs[place]).all() for other in kept):
                 kept.append(place)
         return tuple(FrontMember(*known[place]) for place in kept)
+
+
+def weighted_objectives(costs: Column, weights: Column) -> Column:
+    """Return one number to minimise per trial, the augmented maximum of its weighted costs: (trials, objectives)."""
+    weighted = weights * costs
+    return np.asarray(weighted.max(axis=1) + _SUM * weighted.sum(axis=1))
 
 
 def _scaled(costs: Column) -> Column:

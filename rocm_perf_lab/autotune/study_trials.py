@@ -11,6 +11,7 @@ import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.goals import weighted_objectives
 from rocm_perf_lab.autotune.study_axes import Axes, axes_of
 from rocm_perf_lab.autotune.trials import is_interrupted
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _MOST_AXES = 80
 _LARGEST_LOG = 500.0
-_SUM = 0.05
-"""Weight of the sum in the weighting of several objectives, besides the largest one."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +126,8 @@ def times_of(trials: Sequence[StudyTrial], seed: int) -> Column:
     able = ~(costs == math.inf).any(axis=1)
     scaled = np.column_stack([_scaled(costs[:, i], able) for i in range(width)])
     if width > 1:
-        weighted = np.random.default_rng([seed, len(trials)]).dirichlet(np.ones(width)) * scaled
-        scaled = (weighted.max(axis=1) + _SUM * weighted.sum(axis=1))[:, None]
+        weights = np.random.default_rng([seed, len(trials)]).dirichlet(np.ones(width))
+        scaled = weighted_objectives(scaled, weights)[:, None]
     return np.where(able, np.exp(np.clip(scaled[:, 0], 0.0, _LARGEST_LOG)), np.inf)
 
 

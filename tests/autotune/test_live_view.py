@@ -70,7 +70,7 @@ def test_the_line_of_several_shapes_has_their_mean_gain_also_over_earlier_trials
 
 def test_a_trial_beyond_a_limit_is_not_the_best() -> None:
     said: list[str] = []
-    log = TrialLog(NullTracker(), None, lambda: "measured", said.append, valid=lambda trial: trial.parameters["x"] < 2)
+    log = TrialLog(NullTracker(), None, lambda: "measured", said.append, goals=Goals(limits=("x < 2",)))
 
     for x, time in ((1, 4.0), (2, 1.0)):
         log.told(TrialRecord(x, {"x": x}, "seed", time, None, {}, None, None, {}))

@@ -19,6 +19,7 @@ from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.jobs.autotune.spaces import shaped
 from rocm_perf_lab.jobs.autotune.subject import WorkloadObjective, kernel_objective
+from rocm_perf_lab.jobs.autotune.workload_report import results_of
 from rocm_perf_lab.target.timing_errors import NO_EMULATED_TIME
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.kernel_objective import KernelObjective
     from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
-    from rocm_perf_lab.autotune.spaces.space import Configuration, Space
+    from rocm_perf_lab.autotune.spaces.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
@@ -74,7 +75,7 @@ def emulated_tasks(lab: Lab, space: ShapedSpace) -> tuple[EarlierTask, ...]:
     strategy = MultiTaskSearch(joint, seed=config.autotune.seed, gpu=gpu)
     sampler = RegressionSampler(joint, seed=config.autotune.seed, strategy=strategy)
     trials = _emulated(lab, joint, WorkloadObjective(_objective(lab, joint, others)), sampler)
-    return tuple(EarlierTask(values, gpu, _times(trials, label)) for label, values in sizes.items())
+    return tuple(EarlierTask(values, gpu, tuple(results_of(trials, label))) for label, values in sizes.items())
 
 
 def reduced_size(config: LabConfig) -> str:
@@ -88,12 +89,6 @@ def note_if_unused(lab: Lab) -> None:
     settings = lab.config.autotune
     if settings.emulated.params and settings.prior != EMULATED:
         lab.console.print("[bold]note[/]    autotune.emulated has no effect without autotune.prior=emulated", soft_wrap=True)
-
-
-def _times(trials: list[TrialRecord], label: str) -> tuple[tuple[Configuration, float], ...]:
-    """Return the configurations of a shape that ran, without the shape, with their times in ms."""
-    own = [trial for trial in trials if trial.parameters[SHAPE] == label and trial.runtime_ms is not None]
-    return tuple(({n: v for n, v in trial.parameters.items() if n != SHAPE}, trial.runtime_ms or 0.0) for trial in own)
 
 
 def _emulated(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.storage import dashboard_command, open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
-from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits, goals_of, within_limits
+from rocm_perf_lab.autotune.tuner import Tuner, beyond_limits, goals_of
 from rocm_perf_lab.jobs.autotune.goals import configured_goals
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
 from rocm_perf_lab.jobs.autotune.records import TRACKING_RUN, TrialLog, decisive_band, probability_left, write_result
@@ -128,7 +128,6 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             errors,
             partial(probability_left, study),
             known=records(study, space),
-            valid=lambda trial: bool(within_limits([trial], goals_of(study))),
             goals=goals_of(study),
         )
         tuner = Tuner(

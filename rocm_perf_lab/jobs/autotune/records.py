@@ -88,8 +88,7 @@ class TrialLog:
         errors: Returns the error bands of emulated times, or None.
         remaining: Returns the probability that something 2 % faster is left, or None.
         known: Trials of a search that is continued.
-        valid: Returns whether a trial that ran exceeds no limit.
-        goals: The objectives, the first of which decides about the best trial; None: the time.
+        goals: Objectives and limits; the first objective decides about the best trial. None: the time.
     """
 
     tracker: RunTracker
@@ -99,13 +98,12 @@ class TrialLog:
     errors: Callable[[], TimingErrors | None] = lambda: None
     remaining: Callable[[], float | None] = lambda: None
     known: Sequence[TrialRecord] = ()
-    valid: Callable[[TrialRecord], bool] = lambda _: True
     goals: Goals | None = None
     trials: int = field(default=0, init=False)
     first_ms: dict[Any, float] = field(default_factory=dict, init=False)
     """Shape, or None for a search of one -> its first time."""
     best_ms: dict[Any, float] = field(default_factory=dict, init=False)
-    best: BestValues = field(default_factory=lambda: BestValues(), init=False)
+    best: BestValues = field(default_factory=BestValues, init=False)
     _left: float | None = None
     _started: float = field(default_factory=time.monotonic)
 
@@ -126,7 +124,7 @@ class TrialLog:
     def _count(self, trial: TrialRecord) -> None:
         self.trials += 1
         shape, time_ms = trial.parameters.get(SHAPE), trial.runtime_ms
-        if time_ms is not None and self.valid(trial) and self.best.improves(trial, self.goals):
+        if time_ms is not None and self.best.improves(trial, self.goals):
             self.best_ms[shape] = time_ms
             self.first_ms.setdefault(shape, time_ms)
 

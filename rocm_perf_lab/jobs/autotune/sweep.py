@@ -34,7 +34,6 @@ from rocm_perf_lab.autotune.tuner import (
     outcome,
     require_a_result,
     store_race,
-    within_limits,
 )
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.errors import LabError
@@ -178,7 +177,6 @@ class Sweep:
             tracker,
             end,
             lambda: stop_when is not None and stop_when.reached(study),
-            valid=lambda trial: bool(within_limits([trial], goals_of(study))),
             goals=goals_of(study),
         )
         for trial in known:
@@ -252,7 +250,6 @@ class _TrialPrinter:
     tracker: RunTracker
     end: StoppingCondition
     nothing_better: Callable[[], bool]
-    valid: Callable[[TrialRecord], bool]
     improbable: bool = False
     best_ms: dict[Any, float] = field(default_factory=dict)
     """Shape, or None for a search of one -> the time of its best trial."""
@@ -264,7 +261,7 @@ class _TrialPrinter:
         """Count a trial, also of an earlier sweep of this study, and return whether it is the best one of its shape."""
         self.trials += 1
         shape = trial.parameters.get(SHAPE)
-        if trial.runtime_ms is None or not self.valid(trial) or not self.best.improves(trial, self.goals):
+        if trial.runtime_ms is None or not self.best.improves(trial, self.goals):
             return False
         self.best_ms[shape] = trial.runtime_ms
         return True

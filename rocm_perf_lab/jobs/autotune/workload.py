@@ -32,7 +32,7 @@ from rocm_perf_lab.jobs.autotune.subject import (
     command_subject,
     kernel_subject,
 )
-from rocm_perf_lab.jobs.autotune.workload_report import WorkloadReport, without_shape
+from rocm_perf_lab.jobs.autotune.workload_report import WorkloadReport, results_of
 from rocm_perf_lab.jobs.show import show_locations
 
 if TYPE_CHECKING:
@@ -205,9 +205,8 @@ class Workload:
                 "the earlier results are of another space", where=str(path), hint="names of shapes and parameters differ"
             )
         gpu = found.provenance.target or found.gpu.name
-        return tuple(
-            EarlierTask(dict(shape.shape), gpu, tuple(_results(found, shape_label(shape.shape)))) for shape in found.shapes
-        )
+        shapes = [shape.shape for shape in found.shapes]
+        return tuple(EarlierTask(dict(one), gpu, tuple(results_of(found.trials, shape_label(one)))) for one in shapes)
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,6 @@ class WorkloadSearch:
                 self.errors,
                 partial(probability_left, study),
                 known=records(study, space),
-                valid=lambda trial: bool(within_limits([trial], self.workload.goals)),
                 goals=self.workload.goals,
             )
             tuner = Tuner(
@@ -302,9 +300,3 @@ class WorkloadSearch:
     def errors(self) -> TimingErrors | None:
         """Return the error bands of emulated times; None for measured ones."""
         return self.lab.config.target.timing_errors if self.subject.objective.time_kind == "emulated" else None
-
-
-def _results(found: ShapesDocument, label: str) -> Iterator[tuple[Configuration, float]]:
-    for trial in found.trials:
-        if trial.parameters.get(SHAPE) == label and trial.runtime_ms is not None:
-            yield without_shape(trial.parameters), trial.runtime_ms

@@ -21,13 +21,16 @@ from rocm_perf_lab.jobs.autotune.records import bands_row, failure_row, front_ro
 from rocm_perf_lab.jobs.show import count_text, runtime_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from optuna import Study
 
+    from rocm_perf_lab.autotune.document import TrialPart
     from rocm_perf_lab.autotune.goals import Goals
     from rocm_perf_lab.autotune.spaces.shaped_space import ShapedSpace
+    from rocm_perf_lab.autotune.spaces.space import Configuration
+    from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.workload_result import TunedShape
     from rocm_perf_lab.jobs.autotune.records import Origin
     from rocm_perf_lab.jobs.lab import Lab
@@ -185,6 +188,13 @@ class WorkloadReport:
 def without_shape(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a configuration without its shape."""
     return {name: value for name, value in parameters.items() if name != SHAPE}
+
+
+def results_of(trials: Iterable[TrialRecord | TrialPart], label: str) -> Iterator[tuple[Configuration, float]]:
+    """Yield the configurations of a shape that ran, without the shape, with their times in ms."""
+    for trial in trials:
+        if trial.parameters.get(SHAPE) == label and trial.runtime_ms is not None:
+            yield without_shape(trial.parameters), trial.runtime_ms
 
 
 def _text(values: Mapping[str, Any]) -> str:
